@@ -20,6 +20,7 @@ from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, check_memory
+from ms_ascend_ops.llm.families import FAMILIES
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.tokenizer import Tokenizer, read_tokenizer_json
@@ -201,8 +202,12 @@ def _rules(values: Mapping[str, Any]) -> dict[str, Any]:
 def _config(values: Mapping[str, Any]) -> ModelConfig:
     given = dict(values)
     if given["rope_scaling"] is not None:
-        given["rope_scaling"] = RopeScaling(**given["rope_scaling"])
+        scaling: dict[str, Any] = {
+            key: tuple(one) if isinstance(one, list) else one for key, one in given["rope_scaling"].items()
+        }
+        given["rope_scaling"] = RopeScaling(**scaling)
     given["end_tokens"] = tuple(given["end_tokens"])
+    given["windows"] = tuple(given.get("windows", ()))
     config = ModelConfig(**given)
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
     kinds["int | None"] = (int, type(None))
@@ -211,11 +216,15 @@ def _config(values: Mapping[str, Any]) -> ModelConfig:
         value = getattr(config, field.name)
         if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise TypeError(f"{field.name} must be {field.type}, got {value!r:.60}")
-    scaling = config.rope_scaling
-    if scaling is not None and not all(isinstance(value, int | float) for value in list(asdict(scaling).values())[1:]):
-        raise TypeError(f"rope_scaling must have numbers, got {asdict(scaling)!r:.100}")
-    if not all(isinstance(token, int) for token in config.end_tokens):
-        raise TypeError(f"end_tokens must be ints, got {config.end_tokens!r:.60}")
+    if config.rope_scaling is not None:
+        numbers = np.concatenate([np.atleast_1d(value) for value in list(asdict(config.rope_scaling).values())[1:]])
+        if numbers.dtype.kind not in "if":
+            raise TypeError(f"rope_scaling must have numbers, got {asdict(config.rope_scaling)!r:.100}")
+    for name in ("end_tokens", "windows"):
+        if not all(isinstance(one, int) for one in getattr(config, name)):
+            raise TypeError(f"{name} must be ints, got {getattr(config, name)!r:.60}")
+    if config.architecture not in FAMILIES:
+        raise TypeError(f"architecture must be one of {', '.join(FAMILIES)}, got {config.architecture!r:.60}")
     return config
 
 
@@ -243,8 +252,8 @@ def _check_graph(
     if caches != [expected] * config.layers:
         raise ValueError(f"{path}: the cache of its graph must have the shape {expected} in {config.layers} layers")
     rope = next((size for name, size in sizes.items() if name.endswith(ROPE)), None)
-    if rope != (context, config.head_size // 2):
-        raise ValueError(f"{path}: the angles of its graph must have the shape {(context, config.head_size // 2)}")
+    if rope != (context, config.rotary_pairs):
+        raise ValueError(f"{path}: the angles of its graph must have the shape {(context, config.rotary_pairs)}")
     embedding = next((size for name, size in sizes.items() if name.endswith("embedding")), None)
     if embedding != (config.vocabulary, config.hidden):
         raise ValueError(f"{path}: its embedding must have the shape {(config.vocabulary, config.hidden)}")

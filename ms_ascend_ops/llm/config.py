@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ModelConfig", "RopeScaling"]
+from ms_ascend_ops.llm.families import FAMILIES, Family
 
-_MOST_LAYERS = 4096  # a damaged file may say anything
+__all__ = ["MOST_LAYERS", "ModelConfig", "RopeScaling"]
+
+MOST_LAYERS = 4096  # a damaged file may say anything
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,10 @@ class RopeScaling:
     """How rotary angles are stretched beyond the context of the first training.
 
     kind: "linear" divides every position by `factor`; "llama3" divides the low frequencies by it, and blends between
-    `low_freq_factor` and `high_freq_factor` turns within `original_context`.
+    `low_freq_factor` and `high_freq_factor` turns within `original_context`; "yarn" does so between `beta_slow` and
+    `beta_fast` turns, over whole pairs if `truncate`; "longrope" divides each frequency by its own of `long_factors`,
+    or of `short_factors` where a context is no longer than `original_context`.
+    attention_factor: of the last two: what cosines and sines are multiplied by.
     """
 
     kind: str
@@ -22,18 +27,30 @@ class RopeScaling:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_context: int = 8192
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    attention_factor: float = 1.0
 
-    def check(self, source: str) -> None:
-        """Check that the numbers are possible.
+    def check(self, source: str, pairs: int) -> None:
+        """Check that the numbers are possible, for heads of so many pairs.
 
         Raises:
             ValueError: they are not; the message begins with `source`.
         """
-        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_context"):
+        names = ("factor", "low_freq_factor", "high_freq_factor", "original_context")
+        for name in (*names, "beta_fast", "beta_slow", "attention_factor"):
             if not 0 < getattr(self, name) < 1e30:
                 raise ValueError(f"{source}: {name} of rope_scaling must be > 0 and finite, got {getattr(self, name)}")
         if self.low_freq_factor == self.high_freq_factor:
             raise ValueError(f"{source}: low_freq_factor and high_freq_factor must differ, got {self.low_freq_factor}")
+        if any(not 0 < factor < 1e30 for factor in (*self.short_factors, *self.long_factors)):
+            raise ValueError(f"{source}: short_factor and long_factor must be > 0 and finite")
+        counts = {len(self.short_factors), len(self.long_factors)}
+        if self.kind == "longrope" and counts != {pairs}:
+            raise ValueError(f"{source}: short_factor and long_factor must have {pairs} numbers, got {max(counts)}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +73,7 @@ class ModelConfig:
         begin_token: the token that begins one; None: there is none.
     """
 
-    architecture: str  # llama, mistral, qwen2, qwen3
+    architecture: str  # one of FAMILIES
     layers: int
     hidden: int
     feed_forward: int
@@ -64,16 +81,18 @@ class ModelConfig:
     key_heads: int
     head_size: int
     vocabulary: int
-    context: int  # positions that the network was trained for, or its attention window if that is less
+    context: int  # positions that the network was made for
     epsilon: float
     rope_base: float
     rope_scaling: RopeScaling | None = None
     qkv_bias: bool = False
     output_bias: bool = False  # of the product behind attention
-    query_key_norm: bool = False  # RMSNorm of every head of queries and keys, before they are turned
+    query_key_norm: bool = False  # RMSNorm of queries and keys, before they are rotated
     tied_embedding: bool = True  # the embedding is also the last product's weight
     end_tokens: tuple[int, ...] = ()
     begin_token: int | None = None
+    rotary: int = 0  # elements of a head that are rotated; 0: all
+    windows: tuple[int, ...] = ()  # of each layer, how many keys a query sees at most; 0: all. Without any: all
 
     def check(self, source: str) -> None:
         """Check that the sizes are possible and fit each other.
@@ -84,8 +103,8 @@ class ModelConfig:
         for name in ("layers", "hidden", "feed_forward", "heads", "key_heads", "head_size", "vocabulary", "context"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{source}: {name} must be at least 1, got {getattr(self, name)}")
-        if self.layers > _MOST_LAYERS:
-            raise ValueError(f"{source}: layers must be at most {_MOST_LAYERS}, got {self.layers}")
+        if self.layers > MOST_LAYERS:
+            raise ValueError(f"{source}: layers must be at most {MOST_LAYERS}, got {self.layers}")
         if self.heads % self.key_heads:
             raise ValueError(
                 f"{source}: the number of heads must be a multiple of that of key heads, got {self.heads} and "
@@ -100,8 +119,35 @@ class ModelConfig:
             raise ValueError(f"{source}: epsilon must be > 0 and finite, got {self.epsilon}")
         if not 0 < self.rope_base < 1e30:
             raise ValueError(f"{source}: rope_base must be > 0 and finite, got {self.rope_base}")
+        self._check_parts(source)
         if self.rope_scaling is not None:
-            self.rope_scaling.check(source)
+            self.rope_scaling.check(source, self.rotary_pairs)
+
+    def _check_parts(self, source: str) -> None:
+        if self.rotary % 2 or not 0 <= self.rotary <= self.head_size:
+            raise ValueError(f"{source}: the part of a head that is rotated must be even, got {self.rotary}")
+        if self.windows and (len(self.windows) != self.layers or min(self.windows) < 0):
+            raise ValueError(f"{source}: windows must be {self.layers} and at least 0, got {self.windows!r:.60}")
+
+    @property
+    def family(self) -> Family:
+        """What sets the architecture apart."""
+        return FAMILIES[self.architecture]
+
+    @property
+    def rotary_pairs(self) -> int:
+        """Pairs of elements of a head that are rotated."""
+        return (self.rotary or self.head_size) // 2
+
+    @property
+    def rotary_mode(self) -> str:
+        """Which elements of a head are a pair, as `ops.rotary_embedding` says it."""
+        return "interleave" if self.family.interleaved else "half"
+
+    @property
+    def norm_of_all_heads(self) -> bool:
+        """Whether all heads of queries, or of keys, have one norm, not one each."""
+        return self.family.query_key_norm == "all"
 
     @property
     def query_size(self) -> int:

@@ -59,7 +59,7 @@ class StepArrays:
     def __init__(self, network: Network, cosines: Array, sines: Array, batch: int, tokens: int, table: int):
         config = network.config
         self._network, self._tables = network, (cosines, sines)
-        half = config.head_size // 2
+        half = config.rotary_pairs
         self.inputs = StepInputs(
             x=np.zeros((batch, tokens, config.hidden), network.dtype),
             cos=np.zeros((batch, tokens, half), np.float32),
@@ -156,7 +156,7 @@ def check_memory(source: str, config: ModelConfig, blocks: int, context: int, it
         ValueError: they do not.
     """
     cache = 2 * config.layers * blocks * BLOCK * config.key_size * itemsize
-    angles = context * config.head_size // 2 * 4 * 8  # with what they are calculated from, in float64
+    angles = context * config.rotary_pairs * 4 * 8  # with what they are calculated from, in float64
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if cache + angles > most:
         raise ValueError(

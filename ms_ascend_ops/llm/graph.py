@@ -109,7 +109,7 @@ class Decoder(nn.Cell):  # type: ignore[misc]
     def construct(self, tokens: Any, positions: Any, slots: Any, tables: Any, lengths: Any) -> Any:
         def attend(layer: Any, query: Any, key: Any, value: Any) -> Any:
             cache = layer.key_cache, layer.value_cache
-            return attend_to_cache(ops, query, key, value, *cache, slots, tables, lengths)
+            return attend_to_cache(ops, query, key, value, *cache, slots, tables, lengths, layer.window)
 
         x = ms.ops.gather(self.embedding, tokens, 0)
         cos, sin = ms.ops.gather(self.cos, positions, 0), ms.ops.gather(self.sin, positions, 0)

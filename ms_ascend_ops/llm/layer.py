@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.families import NORMS
 from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear, SummedLinear
 
-__all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_product", "layers_of"]
+__all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_product", "layers_of", "normalized"]
 
 
 @dataclass(eq=False)
@@ -35,10 +36,13 @@ class Layer:
     output: Linear
     gate_up: Linear
     down: Linear
-    input_norm: Any  # of what attention gets
-    post_norm: Any  # of what the feed-forward layer gets
+    input_norm: Any = None  # of what attention gets
+    post_norm: Any = None  # of what the feed-forward layer gets
+    attended_norm: Any = None  # of what attention gives
+    down_norm: Any = None  # of what the feed-forward layer gives
     query_norm: Any = None
     key_norm: Any = None
+    window: int = 0  # keys that a query sees at most; 0: all
 
 
 PARTS = (Layer, FloatLinear, QuantizedLinear, SummedLinear)
@@ -57,50 +61,76 @@ def decoder(ops: Any, network: Any, x: Any, cos: Any, sin: Any, attend: Callable
     """
     layers, epsilon = network.layers, network.config.epsilon
     residual = x
-    x = ops.rms_norm(residual, layers[0].input_norm, epsilon=epsilon)[0]
+    x = normalized(ops, residual, layers[0].input_norm, epsilon)
     for index in range(len(layers)):
         product, residual = layer_product(ops, layers[index], x, residual, cos, sin, attend)
         following = layers[index + 1].input_norm if index + 1 < len(layers) else network.norm
-        x, _, residual = ops.add_rms_norm(residual, product, following, epsilon=epsilon)
+        x, residual = _added(ops, residual, product, following, epsilon)
     return x
+
+
+def normalized(ops: Any, x: Any, norm: Any, epsilon: float) -> Any:
+    """x behind a norm, if there is one."""
+    return x if norm is None else ops.rms_norm(x, norm, epsilon=epsilon)[0]
+
+
+def _added(ops: Any, residual: Any, product: Any, norm: Any, epsilon: float) -> tuple[Any, Any]:
+    """The normalized sum, and the sum."""
+    if norm is None:
+        total = ops.add(residual, product)
+        return total, total
+    x, _, total = ops.add_rms_norm(residual, product, norm, epsilon=epsilon)
+    return x, total
 
 
 def layer_product(
     ops: Any, layer: Any, x: Any, residual: Any, cos: Any, sin: Any, attend: Callable[..., Any]
 ) -> tuple[Any, Any]:  # fmt: skip
     """What a layer adds to the residual last, and that residual; see `decoder`. x is the normalized residual."""
+    epsilon = layer.config.epsilon
     query, key, value = _heads(ops, layer, x, cos, sin)
     attended = attend(layer, query, key, value)
     product = layer.output(ops, attended.reshape(x.shape[0], x.shape[1], -1))
-    x, _, residual = ops.add_rms_norm(residual, product, layer.post_norm, epsilon=layer.config.epsilon)
-    return layer.down(ops, layer.gate_up.gated(ops, x)), residual
+    product = normalized(ops, product, layer.attended_norm, epsilon)
+    x, residual = _added(ops, residual, product, layer.post_norm, epsilon)
+    product = layer.down(ops, layer.gate_up.gated(ops, x))
+    return normalized(ops, product, layer.down_norm, epsilon), residual
 
 
 def _heads(ops: Any, layer: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any]:
     """Queries and keys, rotated, and values: (b, s, heads, head_size)."""
     config = layer.config
-    batch, seq, size = x.shape[0], x.shape[1], config.head_size
-    product = layer.products[0](ops, x).reshape(batch, seq, -1, size)
+    batch, seq, size, epsilon = x.shape[0], x.shape[1], config.head_size, config.epsilon
+    mode, rotary = config.rotary_mode, config.rotary
+    product = layer.products[0](ops, x)
     if len(layer.products) == 1:
         sizes = (config.heads, config.key_heads, config.key_heads)
-        query, key, value = ops.qkv_rotary_embedding(product, cos, sin, *sizes, layout="BSND")
+        product = product.reshape(batch, seq, -1, size)
+        query, key, value = ops.qkv_rotary_embedding(
+            product, cos, sin, *sizes, mode=mode, layout="BSND", rotary_dim=rotary
+        )
         return query, key, value
-    key = layer.products[1](ops, x).reshape(batch, seq, -1, size)
-    value = layer.products[2](ops, x).reshape(batch, seq, -1, size)
-    if layer.query_norm is not None:
-        product = ops.rms_norm(product, layer.query_norm, epsilon=config.epsilon)[0]
-        key = ops.rms_norm(key, layer.key_norm, epsilon=config.epsilon)[0]
-    return ops.rotary_embedding(product, cos, sin), ops.rotary_embedding(key, cos, sin), value
+    key, value = layer.products[1](ops, x), layer.products[2](ops, x).reshape(batch, seq, -1, size)
+    if config.norm_of_all_heads:
+        product = normalized(ops, product, layer.query_norm, epsilon)
+        key = normalized(ops, key, layer.key_norm, epsilon)
+    product, key = product.reshape(batch, seq, -1, size), key.reshape(batch, seq, -1, size)
+    if not config.norm_of_all_heads:
+        product = normalized(ops, product, layer.query_norm, epsilon)
+        key = normalized(ops, key, layer.key_norm, epsilon)
+    query = ops.rotary_embedding(product, cos, sin, mode=mode, rotary_dim=rotary)
+    return query, ops.rotary_embedding(key, cos, sin, mode=mode, rotary_dim=rotary), value
 
 
 def attend_to_cache(
-    ops: Any, query: Any, key: Any, value: Any, keys: Any, values: Any, slots: Any, tables: Any, lengths: Any
+    ops: Any, query: Any, key: Any, value: Any, keys: Any, values: Any, slots: Any, tables: Any, lengths: Any,
+    window: int,
 ) -> Any:  # fmt: skip
     """Write new keys and values into a paged cache, and attend to all of it in the cache's type."""
     dtype = query.dtype
     query, key, value = _cast(query, keys.dtype), _cast(key, keys.dtype), _cast(value, keys.dtype)
     keys, values = ops.kv_cache_update(key, value, keys, values, slots)
-    attended = ops.paged_attention(query, keys, values, tables, lengths, query.shape[-1] ** -0.5)
+    attended = ops.paged_attention(query, keys, values, tables, lengths, query.shape[-1] ** -0.5, window)
     return _cast(attended, dtype)
 
 
@@ -120,7 +150,12 @@ def layers_of(
         separate: whether queries, keys and values have a product each in any case; with norms of heads they have.
     """
     layers = []
+    norms = NORMS[config.family.norms]
     for index in range(config.layers):
+
+        def norm_of(name: str, index: int = index) -> Any:
+            return norm(f"model.layers.{index}.{name}") if name in norms else None
+
         attention, mlp = f"model.layers.{index}.self_attn.", f"model.layers.{index}.mlp."
         heads = [f"{attention}{name}_proj" for name in "qkv"]
         layers.append(
@@ -130,10 +165,13 @@ def layers_of(
                 output=linear(f"{attention}o_proj"),
                 gate_up=linear(f"{mlp}gate_proj", f"{mlp}up_proj"),
                 down=linear(f"{mlp}down_proj"),
-                input_norm=norm(f"model.layers.{index}.input_layernorm"),
-                post_norm=norm(f"model.layers.{index}.post_attention_layernorm"),
+                input_norm=norm_of("input_layernorm"),
+                post_norm=norm_of("post_attention_layernorm"),
+                attended_norm=norm_of("post_self_attn_layernorm"),
+                down_norm=norm_of("post_mlp_layernorm"),
                 query_norm=norm(f"{attention}q_norm") if config.query_key_norm else None,
                 key_norm=norm(f"{attention}k_norm") if config.query_key_norm else None,
+                window=config.windows[index] if config.windows else 0,
             )
         )  # fmt: skip
     return layers

@@ -74,8 +74,8 @@ def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> 
     """The attention of the layers in a step, over the keys and values of each of them."""
 
     def attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
-        keys, values = caches[layer.index]
-        return attend_to_cache(ops, query, key, value, keys, values, step.slots, step.tables, step.lengths)
+        places = step.slots, step.tables, step.lengths
+        return attend_to_cache(ops, query, key, value, *caches[layer.index], *places, layer.window)
 
     return attend
 

@@ -86,6 +86,8 @@ def partition(checkpoint: Checkpoint, rank: int, size: int, quantized: bool = Fa
         ValueError: heads, features or groups are too few, or do not divide, for so many processes.
     """
     config, source = checkpoint.config, f"{checkpoint.path}: tensor parallel"
+    if config.norm_of_all_heads:
+        raise ValueError(f"{source}: {config.architecture} has a norm of all heads together, which cannot be divided")
     shared = config.heads // config.key_heads
     if size <= config.key_heads:
         unit = _group_unit(checkpoint, "self_attn.o_proj", shared * config.head_size, quantized)

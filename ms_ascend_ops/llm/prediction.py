@@ -179,7 +179,7 @@ def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context
     recorder = NetworkRecorder()
     blocks = -(-context // BLOCK)
     cache = _hollow(network.dtype, batch * blocks, BLOCK, config.key_heads, config.head_size)
-    angles = _hollow(np.float32, batch, tokens, config.head_size // 2)
+    angles = _hollow(np.float32, batch, tokens, config.rotary_pairs)
     step = StepInputs(
         x=_hollow(network.dtype, batch, tokens, config.hidden), cos=angles, sin=angles,
         slots=_hollow(np.int32, batch, tokens), tables=_hollow(np.int32, batch, blocks),

@@ -15,27 +15,50 @@ Array = np.ndarray[Any, Any]
 
 
 def rope_tables(config: ModelConfig, positions: int, factors: Array | None = None) -> tuple[Array, Array]:
-    """Cosines and sines of all angles of the first positions, float32, shape (positions, head_size / 2).
+    """Cosines and sines of all angles of the first positions, float32, shape (positions, pairs of a head).
 
     `factors` divide the frequencies. Angles are calculated in float64.
     """
-    angles = np.arange(positions)[:, None] * frequencies(config, factors)
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    angles = np.arange(positions)[:, None] * frequencies(config, factors, positions)
+    scale = 1.0 if config.rope_scaling is None else config.rope_scaling.attention_factor
+    return (scale * np.cos(angles)).astype(np.float32), (scale * np.sin(angles)).astype(np.float32)
 
 
-def frequencies(config: ModelConfig, factors: Array | None = None) -> Array:
-    """Of each pair of elements, in radians a position.
+def frequencies(config: ModelConfig, factors: Array | None = None, positions: int = 0) -> Array:
+    """Of each pair of elements, in radians a position, where contexts have so many positions at most.
 
-    Source: Su et al., RoFormer, 2021; the scaling of low frequencies is that of Llama 3.1.
+    Source: Su et al., RoFormer, 2021; the scaling of low frequencies is that of Llama 3.1; Peng et al., YaRN, 2023;
+    Ding et al., LongRoPE, 2024.
     """
-    half = config.head_size // 2
+    half = config.rotary_pairs
     plain = config.rope_base ** -(np.arange(half, dtype=np.float64) / half)
     if factors is not None:
         plain = plain / factors.astype(np.float64)
     scaling = config.rope_scaling
     if scaling is None:
         return plain
+    if scaling.kind == "longrope":
+        long = positions > scaling.original_context
+        own: Array = plain / np.array(scaling.long_factors if long else scaling.short_factors)
+        return own
+    if scaling.kind == "yarn":
+        return _yarn(plain, scaling, config.rope_base)
     return plain / scaling.factor if scaling.kind == "linear" else _llama3(plain, scaling)
+
+
+def _yarn(plain: Array, scaling: RopeScaling, base: float) -> Array:
+    """Pairs that turn often within the original context keep their frequency; those that turn seldom are stretched."""
+    half = len(plain)
+    first, last = (
+        half * math.log(scaling.original_context / (turns * 2 * math.pi)) / math.log(base)
+        for turns in (scaling.beta_fast, scaling.beta_slow)
+    )
+    if scaling.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * half - 1)
+    stretched = np.clip((np.arange(half) - first) / (last - first if last != first else 1e-3), 0, 1)
+    blended: Array = plain / scaling.factor * stretched + plain * (1 - stretched)
+    return blended
 
 
 def _llama3(plain: Array, scaling: RopeScaling) -> Array:

@@ -123,6 +123,9 @@ class StockModel:
     """One sequence of at most `room` tokens. A network whose weights are floats."""
 
     def __init__(self, network: Network, room: int):
+        config = network.config
+        if config.family.norms != "before" or config.windows or config.rotary or config.norm_of_all_heads:
+            raise ValueError(f"{config.architecture}: no network of MindSpore's operators is like this one")
         self._decoder = _Decoder(network, room)
         self._dtype = network.dtype
         self._room = room

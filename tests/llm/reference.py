@@ -5,32 +5,37 @@ import math
 import numpy as np
 
 
-def logits(config, weights, ids):
-    """Logits behind every token, (tokens, vocabulary). `weights` has the names of Hugging Face."""
+def logits(config, weights, ids, context=None):
+    """Logits behind every token, (tokens, vocabulary). `weights` has the names of Llama's in Hugging Face's files."""
     count = len(ids)
     x = weights["model.embed_tokens.weight"][ids]
-    angles = np.arange(count)[:, None] * frequencies(config)
-    mask = np.where(np.tri(count, dtype=bool), 0.0, -np.inf)
+    angles = np.arange(count)[:, None] * frequencies(config, context or config.context)
+    behind = np.arange(count)[:, None] - np.arange(count)
     for index in range(config.layers):
         w = {name: value for name, value in _layer(weights, index)}  # noqa: C416 - a view with short names
-        y = _norm(x, w["input_layernorm.weight"], config.epsilon)
-        query, key, value = (
-            _linear(y, w, f"self_attn.{name}_proj").reshape(count, -1, config.head_size).swapaxes(0, 1)
-            for name in "qkv"
-        )
-        if config.query_key_norm:
+        window = config.windows[index] if config.windows else 0
+        mask = np.where((behind >= 0) & ((behind < window) | (window == 0)), 0.0, -np.inf)
+        y = _norm_if(x, w, "input_layernorm", config)
+        query, key, value = (_linear(y, w, f"self_attn.{name}_proj") for name in "qkv")
+        if config.architecture == "olmo2":  # of all heads
             query = _norm(query, w["self_attn.q_norm.weight"], config.epsilon)
             key = _norm(key, w["self_attn.k_norm.weight"], config.epsilon)
-        query, key = _turned(query, angles), _turned(key, angles)
+        query, key, value = (one.reshape(count, -1, config.head_size).swapaxes(0, 1) for one in (query, key, value))
+        if config.query_key_norm and config.architecture != "olmo2":
+            query = _norm(query, w["self_attn.q_norm.weight"], config.epsilon)
+            key = _norm(key, w["self_attn.k_norm.weight"], config.epsilon)
+        query, key = _turned(query, angles, config), _turned(key, angles, config)
         shared = config.heads // config.key_heads
         key, value = np.repeat(key, shared, axis=0), np.repeat(value, shared, axis=0)
         scores = query @ key.swapaxes(1, 2) / math.sqrt(config.head_size) + mask
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         attended = scores / scores.sum(-1, keepdims=True) @ value
-        x = x + _linear(attended.swapaxes(0, 1).reshape(count, -1), w, "self_attn.o_proj")
-        y = _norm(x, w["post_attention_layernorm.weight"], config.epsilon)
+        attended = _linear(attended.swapaxes(0, 1).reshape(count, -1), w, "self_attn.o_proj")
+        x = x + _norm_if(attended, w, "post_self_attn_layernorm", config)
+        y = _norm_if(x, w, "post_attention_layernorm", config)
         gate, up = _linear(y, w, "mlp.gate_proj"), _linear(y, w, "mlp.up_proj")
-        x = x + _linear(gate / (1 + np.exp(-gate)) * up, w, "mlp.down_proj")
+        down = _linear(gate / (1 + np.exp(-gate)) * up, w, "mlp.down_proj")
+        x = x + _norm_if(down, w, "post_mlp_layernorm", config)
     x = _norm(x, weights["model.norm.weight"], config.epsilon)
     head = "model.embed_tokens.weight" if config.tied_embedding else "lm_head.weight"
     return x @ weights[head].T
@@ -44,14 +49,19 @@ def greedy(config, weights, ids, count):
     return ids[-count:]
 
 
-def frequencies(config):
-    pairs = np.arange(0, config.head_size, 2) / config.head_size
+def frequencies(config, context=0):
+    size = config.rotary or config.head_size
+    pairs = np.arange(0, size, 2) / size
     plain = 1 / config.rope_base**pairs
     scaling = config.rope_scaling
     if scaling is None:
         return plain
     if scaling.kind == "linear":
         return plain / scaling.factor
+    if scaling.kind == "longrope":
+        return plain / np.array(scaling.long_factors if context > scaling.original_context else scaling.short_factors)
+    if scaling.kind == "yarn":
+        return np.array([_yarn(config, scaling, pair, frequency) for pair, frequency in enumerate(plain)])
     result = []
     for frequency in plain:
         wave = 2 * math.pi / frequency
@@ -70,6 +80,24 @@ def frequencies(config):
     return np.array(result)
 
 
+def _yarn(config, scaling, pair, frequency):
+    """As often as it turns within the original context, so little is a pair stretched."""
+    size = config.rotary or config.head_size
+
+    def pair_that_turns(times):
+        return size * math.log(scaling.original_context / (times * 2 * math.pi)) / (2 * math.log(config.rope_base))
+
+    kept, stretched = max(math.floor(pair_that_turns(32)), 0), min(math.ceil(pair_that_turns(1)), size - 1)
+    if pair <= kept:
+        return frequency
+    share = min((pair - kept) / (stretched - kept), 1)
+    return frequency / scaling.factor * share + frequency * (1 - share)
+
+
+def _norm_if(x, w, name, config):
+    return _norm(x, w[f"{name}.weight"], config.epsilon) if f"{name}.weight" in w else x
+
+
 def _layer(weights, index):
     prefix = f"model.layers.{index}."
     return [(name.removeprefix(prefix), value) for name, value in weights.items() if name.startswith(prefix)]
@@ -83,7 +111,14 @@ def _linear(x, w, name):
     return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
 
 
-def _turned(x, angles):
+def _turned(x, angles, config):
+    size = config.rotary or config.head_size
+    x, others = x[..., :size], x[..., size:]
+    scale = 1.0 if config.rope_scaling is None else config.rope_scaling.attention_factor
+    turned = np.exp(1j * angles) * scale
+    if config.architecture == "glm4":  # pairs are neighbours
+        turned = (x[..., 0::2] + 1j * x[..., 1::2]) * turned
+        return np.concatenate((np.stack((turned.real, turned.imag), -1).reshape(x.shape), others), -1)
     first, second = np.split(x, 2, axis=-1)
-    cos, sin = np.cos(angles), np.sin(angles)
-    return np.concatenate((first * cos - second * sin, second * cos + first * sin), -1)
+    turned = (first + 1j * second) * turned
+    return np.concatenate((turned.real, turned.imag, others), -1)

@@ -1,6 +1,7 @@
 """Directories with config.json and safetensors, written by the safetensors package."""
 
 import json
+import math
 from dataclasses import replace
 
 import ml_dtypes
@@ -14,6 +15,8 @@ from ms_ascend_ops.llm.checkpoints.safetensors_file import SafetensorsFile, writ
 from ms_ascend_ops.llm.checkpoints.writer import write_directory
 from ms_ascend_ops.llm.config import RopeScaling
 from tests.llm import tiny
+
+YARN = RopeScaling("yarn", 2.0, original_context=256, attention_factor=1 + 0.1 * math.log(2))
 
 
 @pytest.mark.parametrize("architecture", tiny.VARIANTS)
@@ -42,7 +45,13 @@ def test_bfloat16(tmp_path):
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, {"rope_base": 5e5}),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, {"rope_scaling": RopeScaling("linear", 4.0)}),
         ({"rope_scaling": None}, {}),
-        ({"model_type": "mistral", "sliding_window": 128}, {"architecture": "mistral", "context": 128}),
+        ({"model_type": "mistral", "sliding_window": 128}, {"architecture": "mistral", "windows": (128, 128)}),
+        ({"model_type": "mistral"}, {"architecture": "mistral"}),  # 4096, which is more than the context
+        (
+            {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+            {"architecture": "qwen2", "windows": (0, 9)},
+        ),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, {"rope_scaling": YARN, "context": 512}),
         ({"model_type": "mistral", "sliding_window": None}, {"architecture": "mistral"}),
         ({"sliding_window": 128, "use_sliding_window": False}, {}),
         ({"eos_token_id": 5}, {"end_tokens": (5,)}),
@@ -65,7 +74,17 @@ def test_configuration(tmp_path, changes, expected):
             "by 'bitsandbytes' cannot be read; those that can be",
         ),
         ({"quantization_config": "awq"}, "weights quantized by 'awq' cannot be read"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "default, linear or llama3, got 'yarn'"),
+        (
+            {"rope_scaling": {"rope_type": "dynamic", "factor": 2}},
+            "one of default, linear, llama3, yarn, longrope, got 'dynamic'",
+        ),
+        ({"rope_scaling": {"rope_type": "yarn"}, "max_position_embeddings": 0}, "division by zero"),
+        ({"rope_scaling": {"rope_type": "yarn", "bent": 2}}, "the rotary embedding's key bent is not supported"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor must be 1, got 0.5"),
+        (
+            {"model_type": "mistral", "sliding_window": 9, "layer_types": ["full_attention"]},
+            "layer_types must be full_attention or sliding_attention for each layer",
+        ),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 2}}, "cannot be read: 'low_freq_factor'"),
         ({"num_hidden_layers": None}, "the key num_hidden_layers is missing"),
         ({"num_hidden_layers": "2"}, "num_hidden_layers must be one int, got '2'"),

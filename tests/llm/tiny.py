@@ -1,6 +1,7 @@
 """Small models with random weights, as files of each kind."""
 
 import json
+import math
 from dataclasses import replace
 
 import gguf
@@ -11,7 +12,7 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import expected_shapes
-from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
 # Byte-level: each byte, some merges, the tokens of control. Cells of 32 for quantized rows; heads that share keys.
 MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r"]
@@ -33,18 +34,34 @@ VARIANTS = {
     # Heads that are larger than hidden / heads.
     "qwen3": replace(CONFIG, architecture="qwen3", query_key_norm=True, head_size=32, rope_base=1e6),
 }
+_LONGROPE = RopeScaling(
+    "longrope", original_context=40, attention_factor=1.25, short_factors=tuple(1 + 0.125 * i for i in range(8)),
+    long_factors=tuple(1 + 0.5 * i for i in range(8)),
+)  # fmt: skip
+_YARN = RopeScaling("yarn", 4.0, original_context=64, attention_factor=1 + 0.1 * math.log(4))
+# Architectures with parts of their own: windows, norms in other places, fused matrices, other rotary angles.
+FAMILIES = {
+    "yarn": replace(VARIANTS["qwen2"], rope_scaling=_YARN),
+    "phi3": replace(CONFIG, architecture="phi3", tied_embedding=False, windows=(20, 20), rope_scaling=_LONGROPE),
+    "phi3, half": replace(CONFIG, architecture="phi3", tied_embedding=False, rotary=8),
+    "olmo2": replace(CONFIG, architecture="olmo2", tied_embedding=False, query_key_norm=True),
+    "glm4": replace(CONFIG, architecture="glm4", tied_embedding=False, qkv_bias=True, rotary=8),
+}
 
 _GGUF_LAYER = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_self_attn_layernorm": "post_attention_norm",
+    "post_mlp_layernorm": "post_ffw_norm", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 }  # fmt: skip
 _GGUF_TOP = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
     "rope_factors": "rope_freqs.weight",
+    "rope_factors_long": "rope_factors_long.weight",
+    "rope_factors_short": "rope_factors_short.weight",
 }
 
 
@@ -128,7 +145,8 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
 
     A weight may be rows of bytes with their type, too.
     """
-    weights = random_weights(config) if weights is None else weights
+    weights = _fused(config, random_weights(config) if weights is None else weights)
+    fields = _fields(config) | (fields or {})
     writer = gguf.GGUFWriter(str(path), config.architecture)
     writer.add_block_count(config.layers)
     writer.add_context_length(config.context)
@@ -147,8 +165,9 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
     writer.add_token_merges(MERGES)
     writer.add_eos_token_id(END)
     writer.add_chat_template(TEMPLATE)
-    for key, value in (fields or {}).items():
-        writer.add_string(key, value) if isinstance(value, str) else writer.add_uint32(key, value)
+    for key, value in fields.items():
+        method = {str: "add_string", float: "add_float32"}.get(type(value), "add_uint32")
+        getattr(writer, method)(key, value)
     for name, value in weights.items():
         if name not in leave_out:
             _add(writer, config, name, value, kind)
@@ -157,6 +176,39 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _fields(config):
+    """Keys of what sets an architecture apart."""
+    fields, scaling, name = {}, config.rope_scaling, config.architecture
+    if config.windows:
+        fields[f"{name}.attention.sliding_window"] = config.windows[0]
+    if config.rotary:
+        fields[f"{name}.rope.dimension_count"] = config.rotary
+    if scaling is not None and scaling.kind in ("yarn", "longrope"):
+        fields[f"{name}.rope.scaling.type"] = scaling.kind
+        fields[f"{name}.rope.scaling.original_context_length"] = scaling.original_context
+    if scaling is not None and scaling.kind == "yarn":
+        fields[f"{name}.rope.scaling.factor"] = scaling.factor
+    if scaling is not None and scaling.kind == "longrope":
+        fields[f"{name}.rope.scaling.attn_factor"] = scaling.attention_factor
+    return fields
+
+
+def _fused(config, weights):
+    """The weights as files of the architecture have them, with factors of rotary frequencies."""
+    parts = {"phi3": {"self_attn.qkv_proj": "qkv", "mlp.gate_up_proj": ("gate", "up")},
+             "glm4": {"mlp.gate_up_proj": ("gate", "up")}}.get(config.architecture, {})  # fmt: skip
+    weights = dict(weights)
+    for layer in range(config.layers):
+        for fused, names in parts.items():
+            prefix = f"model.layers.{layer}.{fused.partition('.')[0]}."
+            held = [weights.pop(f"{prefix}{name}_proj.weight") for name in names]
+            weights[f"model.layers.{layer}.{fused}.weight"] = np.concatenate(held)
+    if config.rope_scaling is not None and config.rope_scaling.kind == "longrope":
+        weights["rope_factors_long"] = np.array(config.rope_scaling.long_factors, np.float32)
+        weights["rope_factors_short"] = np.array(config.rope_scaling.short_factors, np.float32)
+    return weights
 
 
 def _add(writer, config, name, value, kind):

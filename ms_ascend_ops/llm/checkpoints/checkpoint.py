@@ -11,11 +11,12 @@ import numpy as np
 
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.families import FUSED, NORMS
 
 if TYPE_CHECKING:
     from ms_ascend_ops.llm.tokenizer import Tokenizer
 
-__all__ = ["ALL", "ROPE_FACTORS", "Checkpoint", "Weight", "checked", "expected_shapes"]
+__all__ = ["ALL", "ROPE_FACTORS", "Checkpoint", "Weight", "checked", "expected_shapes", "places_of"]
 
 Array = np.ndarray[Any, Any]
 Weight = Array | QuantizedMatrix
@@ -72,6 +73,45 @@ class Checkpoint:
         return weight.dequantized(dtype) if isinstance(weight, QuantizedMatrix) else weight.astype(dtype, copy=False)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a weight lies: a tensor of the file, rows of it, and the shape of these."""
+
+    stored: str
+    rows: slice
+    shape: tuple[int, ...]
+
+
+def places_of(
+    config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], known_as: Mapping[str, str]
+) -> dict[str, Place]:  # fmt: skip
+    """Where the weights of a network lie, by their names.
+
+    Args:
+        config: of the network.
+        shapes: those of the tensors of a file.
+        known_as: the norms that the file calls otherwise.
+    """
+    expected, places = expected_shapes(config), {}
+    for stored, shape in shapes.items():
+        layer, _, kind = stored.rpartition(".")
+        prefix, _, last = layer.rpartition(".")
+        fused = next((one for one in config.family.fused if layer.endswith(f".{one}")), None)
+        if fused is None:
+            name = f"{prefix}.{known_as[last]}.{kind}" if prefix and last in known_as else stored
+            places[name] = Place(stored, ALL, shape)
+            continue
+        first = 0
+        for part in FUSED[fused]:
+            name = f"{layer.removesuffix(fused)}{part}.{kind}"
+            rows = expected[name][0] if name in expected else 0
+            # The last part gets what is left, so that a wrong number of rows is seen.
+            end = max(first, shape[0]) if part == FUSED[fused][-1] else first + rows
+            places[name] = Place(stored, slice(first, end), (end - first, *shape[1:]))
+            first = end
+    return places
+
+
 def checked(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint, if it has every weight in the shape that its configuration says.
 
@@ -95,10 +135,10 @@ def checked(checkpoint: Checkpoint) -> Checkpoint:
                 f"network of {checkpoint.config.layers} layers of {checkpoint.config.architecture}"
             )
     factors = checkpoint.shapes.get(ROPE_FACTORS)
-    if factors is not None and factors != (checkpoint.config.head_size // 2,):
+    if factors is not None and factors != (checkpoint.config.rotary_pairs,):
         raise ValueError(
             f"{checkpoint.path}: {checkpoint.names.get(ROPE_FACTORS, ROPE_FACTORS)} must have shape "
-            f"{(checkpoint.config.head_size // 2,)}, got {factors}"
+            f"{(checkpoint.config.rotary_pairs,)}, got {factors}"
         )
     return checkpoint
 
@@ -115,16 +155,17 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             if config.qkv_bias:
                 shapes[f"{attention}{name}.bias"] = (size,)
         if config.query_key_norm:
-            shapes[attention + "q_norm.weight"] = (config.head_size,)
-            shapes[attention + "k_norm.weight"] = (config.head_size,)
+            whole = config.family.query_key_norm == "all"
+            shapes[attention + "q_norm.weight"] = (config.query_size if whole else config.head_size,)
+            shapes[attention + "k_norm.weight"] = (config.key_size if whole else config.head_size,)
         shapes[attention + "o_proj.weight"] = (config.hidden, config.query_size)
         if config.output_bias:
             shapes[attention + "o_proj.bias"] = (config.hidden,)
         shapes[prefix + "mlp.gate_proj.weight"] = (config.feed_forward, config.hidden)
         shapes[prefix + "mlp.up_proj.weight"] = (config.feed_forward, config.hidden)
         shapes[prefix + "mlp.down_proj.weight"] = (config.hidden, config.feed_forward)
-        shapes[prefix + "input_layernorm.weight"] = (config.hidden,)
-        shapes[prefix + "post_attention_layernorm.weight"] = (config.hidden,)
+        for name in NORMS[config.family.norms]:
+            shapes[f"{prefix}{name}.weight"] = (config.hidden,)
     shapes["model.norm.weight"] = (config.hidden,)
     if not config.tied_embedding:
         shapes["lm_head.weight"] = (config.vocabulary, config.hidden)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight, checked
+from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight, checked, places_of
 from ms_ascend_ops.llm.checkpoints.gguf_file import GGUFFile
 from ms_ascend_ops.llm.checkpoints.gguf_special import read_special_tokens
 from ms_ascend_ops.llm.checkpoints.gguf_types import FLOATS, stays_quantized
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
-from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
+from ms_ascend_ops.llm.config import MOST_LAYERS, ModelConfig, RopeScaling
+from ms_ascend_ops.llm.families import FAMILIES, FUSED
 
 __all__ = ["read_gguf"]
 
-_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+_ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "olmo2", "glm4")
+_LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 # Keys of an architecture that are read below, and those that change nothing without others that are refused.
 _READ = (
@@ -27,6 +30,8 @@ _READ = (
     "attention.sliding_window", "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor",
     "rope.scale_linear", "expert_count",
 )  # fmt: skip
+# Those of two types of scaling.
+_YARN_AND_LONGROPE = ("rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
 _IDLE = (
     "attention.causal", "expert_used_count", "rope.scaling.original_context_length", "rope.scaling.finetuned",
     "tensor_data_layout",
@@ -46,6 +51,9 @@ _IN_LAYER = {
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "post_attention_norm": "post_self_attn_layernorm",
+    "post_ffw_norm": "post_mlp_layernorm",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
@@ -61,9 +69,10 @@ def read_gguf(path: Path) -> Checkpoint:
             tensor is missing; the message names the file and the tensor.
     """
     file = GGUFFile(path)
-    names = {_name(tensor): tensor for tensor in file.tensors}
     config = _config(file)
     config.check(str(path))
+    names = {_name(tensor, config): tensor for tensor in file.tensors if tensor not in (_LONG, _SHORT)}
+    places = places_of(config, {name: file.tensors[tensor].shape for name, tensor in names.items()}, {})
     # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
     permuted = {
         f"model.layers.{layer}.self_attn.{part}"
@@ -72,7 +81,9 @@ def read_gguf(path: Path) -> Checkpoint:
     }
 
     def read(name: str, rows: slice = ALL, columns: slice = ALL) -> Weight:
-        weight = file.tensors[names[name]].read(rows, columns)
+        place = places[name]
+        held = range(*place.rows.indices(file.tensors[names[place.stored]].shape[0]))[rows]
+        weight = file.tensors[names[place.stored]].read(slice(held.start, held.stop), columns)
         if name.rpartition(".")[0] not in permuted:
             return weight
         return _halves_apart(weight, weight.shape[0] // config.head_size)  # parts have whole heads
@@ -82,12 +93,12 @@ def read_gguf(path: Path) -> Checkpoint:
 
         return read_tokenizer(path, file.fields)
 
-    shapes = {name: file.tensors[tensor].shape for name, tensor in names.items()}
+    shapes = {name: place.shape for name, place in places.items()}
     template = file.fields.get("tokenizer.chat_template")
     return checked(
         Checkpoint(
             path, config, shapes, read, make_tokenizer, template if isinstance(template, str) else None,
-            {name: _tensor_name(name) for name in [*shapes, "lm_head.weight"]} | _all_names(config.layers),
+            {name: _tensor_name(name) for name in [*shapes, "lm_head.weight"]} | _all_names(config),
             read, _note(file),
         )
     )  # fmt: skip
@@ -118,8 +129,10 @@ def _config(file: GGUFFile) -> ModelConfig:
     head_size = get("attention.key_length", int, hidden // max(heads, 1))
     if (value_size := get("attention.value_length", int, head_size)) != head_size:
         raise ValueError(f"{path}: heads of keys and values must have one size, got {head_size} and {value_size}")
-    if (turned := get("rope.dimension_count", int, head_size)) != head_size:
-        raise ValueError(f"{path}: rope.dimension_count must be the size of a head ({head_size}), got {turned}")
+    family = FAMILIES[architecture]
+    rotated = get("rope.dimension_count", int, head_size)
+    if rotated != head_size and "partial_rotary_factor" not in family.defaults:
+        raise ValueError(f"{path}: rope.dimension_count must be the size of a head ({head_size}), got {rotated}")
     if (embedding := file.tensors.get("token_embd.weight")) is None:
         raise ValueError(f"{path}: the tensor token_embd.weight is missing")
     tokens = fields.get("tokenizer.ggml.tokens")
@@ -127,35 +140,65 @@ def _config(file: GGUFFile) -> ModelConfig:
         raise ValueError(
             f"{path}: the vocabulary has {len(tokens)} tokens, but token_embd.weight {embedding.shape[0]} rows"
         )
-    # As llama.cpp has it: a factor without a type is linear, and 0 is none.
-    kind = get("rope.scaling.type", str, "linear")
-    if kind not in ("none", "linear"):
-        raise ValueError(f"{path}: {architecture}.rope.scaling.type must be none or linear, got {kind!r:.60}")
-    factor = get("rope.scaling.factor", float, get("rope.scale_linear", float, 0.0))
-    scaling = RopeScaling("linear", factor) if kind == "linear" and factor not in (0.0, 1.0) else None
     special = read_special_tokens(path, fields)
     window = get("attention.sliding_window", int, 0)
-    context = get("context_length", int)
+    layers, context = get("block_count", int), get("context_length", int)
     return ModelConfig(
         architecture=architecture,
-        layers=get("block_count", int),
+        layers=layers,
         hidden=hidden,
         feed_forward=get("feed_forward_length", int),
         heads=heads,
         key_heads=get("attention.head_count_kv", int, heads),
         head_size=head_size,
         vocabulary=embedding.shape[0],
-        context=min(context, window) if window else context,
+        context=context,
         epsilon=get("attention.layer_norm_rms_epsilon", float),
         rope_base=get("rope.freq_base", float, 10000.0),
-        rope_scaling=scaling,
-        qkv_bias="blk.0.attn_q.bias" in file.tensors,
+        rope_scaling=_scaling(file, architecture, get),
+        qkv_bias=bool({"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"} & file.tensors.keys()),
         output_bias="blk.0.attn_output.bias" in file.tensors,
-        query_key_norm=architecture == "qwen3",
+        query_key_norm=family.query_key_norm != "none",
         tied_embedding="output.weight" not in file.tensors,
         end_tokens=special.ends,
         begin_token=special.begin if special.add_begin or "tokenizer.ggml.bos_token_id" in fields else None,
+        rotary=0 if rotated == head_size else rotated,
+        windows=(window,) * layers if 0 < window < context and layers <= MOST_LAYERS else (),
     )
+
+
+def _scaling(file: GGUFFile, architecture: str, get: Callable[..., Any]) -> RopeScaling | None:
+    """As llama.cpp has it: a factor without a type is linear, and 0 is none; factors of frequencies are LongRoPE."""
+    longrope = _LONG in file.tensors or _SHORT in file.tensors
+    kind = get("rope.scaling.type", str, "longrope" if longrope else "linear")
+    if kind not in ("none", "linear", "yarn", "longrope") or (kind == "longrope") != longrope:
+        raise ValueError(
+            f"{file.path}: {architecture}.rope.scaling.type must be none, linear, yarn, or, with factors, longrope, "
+            f"got {kind!r:.60}"
+        )
+    factor = get("rope.scaling.factor", float, get("rope.scale_linear", float, 0.0))
+    attention, original = get("rope.scaling.attn_factor", float, 1.0), "rope.scaling.original_context_length"
+    if longrope:
+        short, long = (tuple(map(float, _factors(file, name))) for name in (_SHORT, _LONG))
+        return RopeScaling(
+            "longrope", factor or 1.0, original_context=get(original, int), short_factors=short, long_factors=long,
+            attention_factor=attention,
+        )  # fmt: skip
+    if kind == "none" or factor in (0.0, 1.0):
+        return None
+    if kind == "linear":
+        return RopeScaling("linear", factor)
+    return RopeScaling(
+        "yarn", factor, original_context=get(original, int), beta_fast=get("rope.scaling.yarn_beta_fast", float, 32.0),
+        beta_slow=get("rope.scaling.yarn_beta_slow", float, 1.0),
+        attention_factor=attention * (1 + 0.1 * math.log(factor) if factor > 1 else 1.0),
+    )  # fmt: skip
+
+
+def _factors(file: GGUFFile, name: str) -> Any:
+    if name not in file.tensors:
+        raise ValueError(f"{file.path}: the tensor {name} is missing")
+    return np.asarray(file.tensors[name].read(), np.float64)
 
 
 def _check_keys(file: GGUFFile, architecture: str) -> None:
@@ -166,9 +209,10 @@ def _check_keys(file: GGUFFile, architecture: str) -> None:
         raise ValueError(f"{file.path}: split.no is {number}: this is part {number + 1} of {count}; open {first}")
     if file.fields.get(f"{architecture}.attention.causal", True) is not True:
         raise ValueError(f"{file.path}: {architecture}.attention.causal must be true")
+    stretched = file.fields.get(f"{architecture}.rope.scaling.type") in ("yarn", "longrope") or _LONG in file.tensors
     for key, value in file.fields.items():
         name = key.removeprefix(f"{architecture}.")
-        if name == key or name in _READ or name in _IDLE:
+        if name == key or name in _READ or name in _IDLE or (name in _YARN_AND_LONGROPE and stretched):
             continue
         if value not in (0, 1.0, "", "none", []) or value is True:
             raise ValueError(f"{file.path}: the key {key} is not supported, got {value!r:.60}")
@@ -188,13 +232,16 @@ def _note(file: GGUFFile) -> str:
     )
 
 
-def _name(tensor: str) -> str:
+def _name(tensor: str, config: ModelConfig) -> str:
     """The name that Hugging Face gives a tensor; of others, their own."""
     if tensor in _TOP:
         return _TOP[tensor]
     parts = tensor.split(".")
     if len(parts) == 4 and parts[0] == "blk" and parts[2] in _IN_LAYER:
-        return f"model.layers.{parts[1]}.{_IN_LAYER[parts[2]]}.{parts[3]}"
+        name = _IN_LAYER[parts[2]]
+        if name == "mlp.up_proj" and "mlp.gate_up_proj" in config.family.fused:
+            name = "mlp.gate_up_proj"
+        return f"model.layers.{parts[1]}.{name}.{parts[3]}"
     return tensor
 
 
@@ -202,11 +249,15 @@ def _tensor_name(name: str) -> str:
     return next((tensor for tensor, ours in _TOP.items() if ours == name), name)
 
 
-def _all_names(layers: int) -> dict[str, str]:
+def _all_names(config: ModelConfig) -> dict[str, str]:
+    """What the file calls the weights of the layers."""
+    theirs = {ours: name for name, ours in _IN_LAYER.items()}
+    for fused in config.family.fused:
+        theirs |= dict.fromkeys(FUSED[fused], theirs.get(fused, theirs["mlp.up_proj"]))
     return {
-        f"model.layers.{layer}.{ours}.{kind}": f"blk.{layer}.{theirs}.{kind}"
-        for layer in range(layers)
-        for theirs, ours in _IN_LAYER.items()
+        f"model.layers.{layer}.{ours}.{kind}": f"blk.{layer}.{name}.{kind}"
+        for layer in range(config.layers)
+        for ours, name in theirs.items()
         for kind in ("weight", "bias")
     }
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint, Weight, checked
+from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, Checkpoint, Weight, checked, expected_shapes, places_of
 from ms_ascend_ops.llm.checkpoints.hugging_face_config import read_config
 from ms_ascend_ops.llm.checkpoints.hugging_face_text import chat_template, read_tokenizer
 from ms_ascend_ops.llm.checkpoints.json_file import read_json
 from ms_ascend_ops.llm.checkpoints.packed import PackedMatrix, Tensors, packed_matrices
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.checkpoints.safetensors_file import SafetensorsFile
+from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.families import FUSED
 
-__all__ = ["read_directory"]
+__all__ = ["read_directory", "stored_name"]
 
 # A file beside config.json, the method that it belongs to, and what it calls settings.
 _QUANTIZATION_FILES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
@@ -46,19 +49,40 @@ def read_directory(path: Path) -> Checkpoint:
     shapes |= {name: one.shape for name, one in packed.items()}
     for name in [*_empty_biases(packed, tensors), *_parts(packed, tensors)]:
         del shapes[name]
-
-    def read(name: str) -> Weight:
-        return packed[name].read() if name in packed else tensors.read(name)
-
     tied = _same_head(data, shapes, packed, tensors)
     if tied:
         shapes.pop(_HEAD, None)
     config = read_config(config_path, data, shapes, tied)
+    config.check(str(path))  # before a loop over the layers
+    places = places_of(config, shapes, {stored: name for name, stored in config.family.names.items()})
+
+    def read(name: str) -> Weight:
+        place = places[name]
+        weight = packed[place.stored].read() if place.stored in packed else tensors.read(place.stored)
+        if place.rows == ALL:
+            return weight
+        return weight.part(place.rows, ALL) if isinstance(weight, QuantizedMatrix) else weight[place.rows]
+
     return checked(
         Checkpoint(
-            path, config, shapes, read, lambda: read_tokenizer(path, str(data.get("model_type"))), chat_template(path)
+            path, config, {name: place.shape for name, place in places.items()}, read,
+            lambda: read_tokenizer(path, str(data.get("model_type"))), chat_template(path),
+            {name: stored_name(config, name) for name in expected_shapes(config)},
         )
-    )
+    )  # fmt: skip
+
+
+def stored_name(config: ModelConfig, name: str) -> str:
+    """What files of the family call a weight, or the matrix that it is a part of."""
+    layer, _, kind = name.rpartition(".")
+    prefix, _, last = layer.rpartition(".")
+    if last in config.family.names:
+        return f"{prefix}.{config.family.names[last]}.{kind}"
+    for fused in config.family.fused:
+        for part in FUSED[fused]:
+            if layer.endswith(f".{part}"):
+                return f"{layer.removesuffix(part)}{fused}.{kind}"
+    return name
 
 
 def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops.llm.checkpoints.json_file import read_json
-from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
+from ms_ascend_ops.llm.config import MOST_LAYERS, ModelConfig, RopeScaling
+from ms_ascend_ops.llm.families import FAMILIES, Family
 
-__all__ = ["read_config"]
+__all__ = ["architecture", "read_config"]
 
-# What model types are here.
-_ARCHITECTURES = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "smollm": "llama"}
-# What a class of transformers takes for keys that are not there at all; null is something else.
-_DEFAULTS: Mapping[str, Mapping[str, int]] = {
-    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
-    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
-    "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
-}
+# What model types are here, beside those of FAMILIES.
+_ALIASES = {"smollm": "llama"}
 
 _READ = (
     "model_type", "hidden_act", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta",
-    "rope_scaling", "rope_parameters", "partial_rotary_factor", "tie_word_embeddings", "sliding_window",
+    "rope_scaling", "rope_parameters", "original_max_position_embeddings", "partial_rotary_factor",
+    "tie_word_embeddings", "sliding_window",
     "use_sliding_window", "max_window_layers", "layer_types", "eos_token_id", "bos_token_id",
     "attention_bias", "mlp_bias", "attention_dropout", "compression_config",  # the biases are those of the file
 )  # fmt: skip
@@ -34,10 +31,15 @@ _CHANGES = re.compile(
     "bias|sink|interleave|gate|position_embedding|activation|mup_|depth_|tuning|chunk_size"
 )
 _NEUTRAL: tuple[Any, ...] = (None, 0, 1.0, "", "none", "default", "rope", "silu", [], {})
-_ROPE_KEYS = (
-    "rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-    "original_max_position_embeddings", "partial_rotary_factor",
-)  # fmt: skip
+# Keys of the rotary embedding, by its type.
+_ORIGINAL = "original_max_position_embeddings"
+_ROPE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "default": ("rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", _ORIGINAL),
+    "linear": (),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+    "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    "longrope": ("attention_factor", "short_factor", "long_factor"),
+}
 
 
 def read_config(
@@ -54,9 +56,8 @@ def read_config(
     Raises:
         ValueError: a key is missing, does not fit, or changes the network in a manner that is not supported.
     """
-    kind = data.get("model_type")
-    if not isinstance(kind, str) or kind not in _ARCHITECTURES:
-        raise ValueError(f"{path}: model_type is {kind!r:.60}; those that can be read are {', '.join(_ARCHITECTURES)}")
+    kind = architecture(path, data)
+    family = FAMILIES[kind]
     for key, value in data.items():
         if key not in _READ and _CHANGES.search(key) and (value not in _NEUTRAL or value is True):
             raise ValueError(f"{path}: the key {key:.60} is not supported, got {value!r:.60}")
@@ -64,7 +65,7 @@ def read_config(
         raise ValueError(f"{path}: hidden_act must be silu, got {activation!r:.60}")
 
     def get(key: str, kind_of: type, default: Any = None) -> Any:
-        value = data.get(key, _DEFAULTS.get(kind, {}).get(key))
+        value = data.get(key, family.defaults.get(key))
         value = default if value is None else value
         if value is None:
             raise ValueError(f"{path}: the key {key} is missing")
@@ -76,21 +77,22 @@ def read_config(
 
     heads, hidden, layers = get("num_attention_heads", int), get("hidden_size", int), get("num_hidden_layers", int)
     context = get("max_position_embeddings", int)
-    base, scaling = _rope(path, data, context)
-    window = get("sliding_window", int, 0) if kind != "llama" else 0
-    if window > 0 and _has_window(path, data, kind, layers):
-        context = min(context, window)
+    base, scaling, share = _rope(path, data, family, context)
+    if scaling is not None and scaling.kind == "yarn":
+        context = max(context, int(scaling.factor * scaling.original_context))
+    head_size = get("head_dim", int, hidden // max(heads, 1))
+    window = get("sliding_window", int, 0)
     prefix = "model.layers.0."
     if any(f"{prefix}mlp.{name}.bias" in shapes for name in ("gate_proj", "up_proj", "down_proj")):
         raise ValueError(f"{path}: biases in the feed-forward layer are not supported")
     return ModelConfig(
-        architecture=_ARCHITECTURES[kind],
+        architecture=kind,
         layers=layers,
         hidden=hidden,
         feed_forward=get("intermediate_size", int),
         heads=heads,
         key_heads=get("num_key_value_heads", int, heads),
-        head_size=get("head_dim", int, hidden // max(heads, 1)),
+        head_size=head_size,
         vocabulary=get("vocab_size", int),
         context=context,
         epsilon=get("rms_norm_eps", float, 1e-6),
@@ -98,26 +100,46 @@ def read_config(
         rope_scaling=scaling,
         qkv_bias=any(f"{prefix}self_attn.{name}_proj.bias" in shapes for name in "qkv"),
         output_bias=f"{prefix}self_attn.o_proj.bias" in shapes,
-        query_key_norm=kind == "qwen3",
+        query_key_norm=family.query_key_norm != "none",
         tied_embedding=same_head,
         end_tokens=_ends(path, data),
         begin_token=data["bos_token_id"] if type(data.get("bos_token_id")) is int else None,
+        rotary=0 if share == 1 else int(head_size * share),
+        windows=_windows(path, data, family, layers, window) if 0 < window < context and layers <= MOST_LAYERS else (),
     )
 
 
-def _has_window(path: Path, data: Mapping[str, Any], kind: str, layers: int) -> bool:
-    """Whether a layer's attention sees a window only."""
-    if kind == "mistral":
-        return True
-    if data.get("use_sliding_window") is not True:
-        return False
+def architecture(path: Path, data: Mapping[str, Any]) -> str:
+    """Which of FAMILIES it is.
+
+    Raises:
+        ValueError: none.
+    """
+    kind = data.get("model_type")
+    if isinstance(kind, str) and (kind := _ALIASES.get(kind, kind)) in FAMILIES:
+        return kind
+    raise ValueError(f"{path}: model_type is {kind!r:.60}; those that can be read are {', '.join(FAMILIES)}")
+
+
+def _windows(path: Path, data: Mapping[str, Any], family: Family, layers: int, size: int) -> tuple[int, ...]:
+    """How many keys a query sees, layer by layer; 0: all."""
+    used = family.window == "always" or (family.window == "used" and data.get("use_sliding_window") is True)
+    if not used:
+        return ()
     types = data.get("layer_types")
     if types is None:
-        first = data.get("max_window_layers", 28)
-        return not isinstance(first, int) or first < layers
-    if not isinstance(types, list) or any(one not in ("full_attention", "sliding_attention") for one in types):
-        raise ValueError(f"{path}: layer_types must be full_attention or sliding_attention, got {types!r:.60}")
-    return "sliding_attention" in types
+        first = data.get("max_window_layers", 28) if family.window == "used" else 0
+        if not isinstance(first, int):
+            raise ValueError(f"{path}: max_window_layers must be a number, got {first!r:.60}")
+        windows = tuple(0 if layer < first else size for layer in range(layers))
+    else:
+        sizes = {"full_attention": 0, "sliding_attention": size}
+        if not isinstance(types, list) or len(types) != layers or any(one not in sizes for one in types):
+            raise ValueError(
+                f"{path}: layer_types must be full_attention or sliding_attention for each layer, got {types!r:.60}"
+            )
+        windows = tuple(sizes[one] for one in types)
+    return windows if any(windows) else ()
 
 
 def _ends(path: Path, data: Mapping[str, Any]) -> tuple[int, ...]:
@@ -132,32 +154,71 @@ def _ends(path: Path, data: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ends))
 
 
-def _rope(path: Path, data: Mapping[str, Any], context: int) -> tuple[float, RopeScaling | None]:
-    """Newer files have all of it in rope_parameters, older ones a base, and a scaling if there is one."""
+def _rope(
+    path: Path, data: Mapping[str, Any], family: Family, context: int
+) -> tuple[float, RopeScaling | None, float]:  # fmt: skip
+    """Base, scaling, and the share of a head that is rotated.
+
+    Newer files have all of it in rope_parameters, older ones a base, and a scaling if there is one.
+    """
     parameters = data.get("rope_scaling") or data.get("rope_parameters") or {}
     if not isinstance(parameters, dict):
         raise ValueError(f"{path}: the rotary embedding must be an object, got {parameters!r:.60}")
-    if unknown := [key for key in parameters if key not in _ROPE_KEYS]:
-        kind = parameters.get("rope_type", parameters.get("type", "default"))
-        if kind in ("default", "linear", "llama3"):
-            raise ValueError(f"{path}: the rotary embedding's key {unknown[0]:.60} is not supported")
-    for share in (data.get("partial_rotary_factor"), parameters.get("partial_rotary_factor")):
-        if share not in (None, 1.0):
-            raise ValueError(f"{path}: partial_rotary_factor must be 1, got {share!r:.60}")
+    kind: Any = parameters.get("rope_type", parameters.get("type", "default"))
+    if family.fused and kind in ("su", "yarn"):  # what Phi-3's files said before
+        kind = "longrope"
+    if not isinstance(kind, str) or kind not in _ROPE_KEYS:
+        kinds = ", ".join(_ROPE_KEYS)
+        raise ValueError(f"{path}: rope_type of the rotary embedding must be one of {kinds}, got {kind!r:.60}")
+    # Those of another type change nothing.
+    if unknown := [key for key in parameters if not any(key in keys for keys in _ROPE_KEYS.values())]:
+        raise ValueError(f"{path}: the rotary embedding's key {unknown[0]:.60} is not supported")
+    default = family.defaults.get("partial_rotary_factor")
+    share = parameters.get("partial_rotary_factor", data.get("partial_rotary_factor", default))
+    share = 1.0 if share is None else share
+    if not isinstance(share, (int, float)) or not 0 < share <= 1 or (share != 1 and default is None):
+        rule = "1" if default is None else "above 0 and at most 1"
+        raise ValueError(f"{path}: partial_rotary_factor must be {rule}, got {share!r:.60}")
     base = parameters.get("rope_theta", data.get("rope_theta"))
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
     try:
-        base = 10000.0 if base is None else float(base)
-        if kind == "default":
-            return base, None
-        if kind == "linear":
-            return base, RopeScaling("linear", float(parameters["factor"]))
-        if kind == "llama3":
-            return base, RopeScaling(
-                "llama3", float(parameters["factor"]), float(parameters["low_freq_factor"]),
-                float(parameters["high_freq_factor"]),
-                int(parameters.get("original_max_position_embeddings", context)),
-            )  # fmt: skip
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return 10000.0 if base is None else float(base), _scaling(kind, parameters, data, context), float(share)
+    except (KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: the rotary embedding {dict(parameters)!r:.200} cannot be read: {error}") from error
-    raise ValueError(f"{path}: the rotary embedding must be of type default, linear or llama3, got {kind!r:.60}")
+
+
+def _scaling(
+    kind: str, parameters: Mapping[str, Any], data: Mapping[str, Any], context: int
+) -> RopeScaling | None:  # fmt: skip
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RopeScaling("linear", float(parameters["factor"]))
+    given = data.get("original_max_position_embeddings")
+    original = int(parameters.get("original_max_position_embeddings", context) if given is None else given)
+    if kind == "llama3":
+        low, high = float(parameters["low_freq_factor"]), float(parameters["high_freq_factor"])
+        return RopeScaling("llama3", float(parameters["factor"]), low, high, original)
+    factor = parameters.get("factor")
+    factor = context / original if factor is None else float(factor)
+    attention = parameters.get("attention_factor")
+    if kind == "longrope":
+        short, long = (tuple(map(float, parameters[f"{name}_factor"])) for name in ("short", "long"))
+        if attention is None:
+            attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+        return RopeScaling(
+            "longrope", factor, original_context=original, short_factors=short, long_factors=long,
+            attention_factor=float(attention),
+        )  # fmt: skip
+    if attention is None:
+        one, all_of_them = parameters.get("mscale"), parameters.get("mscale_all_dim")
+        both = bool(one and all_of_them)
+        attention = _yarn_scale(factor, one if both else 1) / (_yarn_scale(factor, all_of_them) if both else 1)
+    return RopeScaling(
+        "yarn", factor, original_context=original, beta_fast=float(parameters.get("beta_fast") or 32),
+        beta_slow=float(parameters.get("beta_slow") or 1), truncate=parameters.get("truncate", True) is not False,
+        attention_factor=float(attention),
+    )  # fmt: skip
+
+
+def _yarn_scale(factor: float, scale: Any) -> float:
+    return 1.0 if factor <= 1 else 0.1 * float(scale) * math.log(factor) + 1.0

@@ -13,10 +13,11 @@ import numpy as np
 
 from ms_ascend_ops.llm.checkpoint_text import portable_template
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, expected_shapes
+from ms_ascend_ops.llm.checkpoints.hugging_face import stored_name
 from ms_ascend_ops.llm.checkpoints.packed import QUANTIZATION
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.checkpoints.safetensors_file import write_safetensors
-from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
 __all__ = ["check_target", "write_directory"]
 
@@ -74,7 +75,8 @@ def write_directory(
 def _write_weights(checkpoint: Checkpoint, path: Path, dtype: np.dtype[Any] | None) -> bool:
     names = [*expected_shapes(checkpoint.config), *([ROPE_FACTORS] if ROPE_FACTORS in checkpoint else [])]
     tensors: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-    origin: dict[str, str] = {}
+    origin: dict[str, str] = {}  # of parts of quantized matrices
+    sources: dict[str, list[str]] = {}  # of what is written as it is: one weight, or those that are one in such files
     for name in names:
         weight = None if dtype is not None else checkpoint.weight(name)
         if isinstance(weight, QuantizedMatrix):
@@ -82,15 +84,19 @@ def _write_weights(checkpoint: Checkpoint, path: Path, dtype: np.dtype[Any] | No
                 array = getattr(weight, part)
                 if array is not None:
                     tensors[f"{name}.{part}"], origin[f"{name}.{part}"] = (array.dtype, array.shape), name
-        else:
-            kind = np.dtype(np.float32) if name == ROPE_FACTORS else dtype or weight.dtype  # type: ignore[union-attr]
-            tensors[name] = (kind, checkpoint.shapes[name])
+            continue
+        kind = np.dtype(np.float32) if name == ROPE_FACTORS else dtype or weight.dtype  # type: ignore[union-attr]
+        stored, shape = stored_name(checkpoint.config, name), checkpoint.shapes[name]
+        sources.setdefault(stored, []).append(name)
+        rows = shape[0] + (tensors[stored][1][0] if stored in tensors else 0)
+        tensors[stored] = kind, (rows, *shape[1:])
 
     def read(name: str) -> Array:
         if name in origin:
             part: Array = getattr(checkpoint.weight(origin[name]), name.rpartition(".")[2])
             return part
-        return checkpoint.array(name, tensors[name][0])
+        parts = [checkpoint.array(source, tensors[name][0]) for source in sources[name]]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     write_safetensors(path, tensors, read, {"format": "pt"})
     return bool(origin)
@@ -99,8 +105,7 @@ def _write_weights(checkpoint: Checkpoint, path: Path, dtype: np.dtype[Any] | No
 def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
         "architectures": [
-            {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM",
-             "qwen3": "Qwen3ForCausalLM"}[config.architecture]
+            config.family.model
         ],
         "model_type": config.architecture,
         "hidden_size": config.hidden,
@@ -118,20 +123,47 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
         "tie_word_embeddings": config.tied_embedding,
         "eos_token_id": list(config.end_tokens),
         "bos_token_id": config.begin_token,
+        "pad_token_id": None,  # some classes have one where nothing is said
     }  # fmt: skip
     if dtype is not None:
         data["torch_dtype"] = np.dtype(dtype).name
     if quantized:
         data["quantization_config"] = {"quant_method": QUANTIZATION}
-    scaling = config.rope_scaling
-    if scaling is not None:
-        data["rope_scaling"] = {"rope_type": scaling.kind, "factor": scaling.factor}
-        if scaling.kind == "llama3":
-            data["rope_scaling"] |= {
-                "low_freq_factor": scaling.low_freq_factor,
-                "high_freq_factor": scaling.high_freq_factor,
-                "original_max_position_embeddings": scaling.original_context,
-            }
+    if config.rotary:
+        data["partial_rotary_factor"] = config.rotary / config.head_size
+    data |= _windows(config)
+    if config.rope_scaling is not None:
+        data["rope_scaling"] = _rope_scaling(config.rope_scaling)
+        if config.rope_scaling.kind == "longrope":
+            data["original_max_position_embeddings"] = config.rope_scaling.original_context
+    return data
+
+
+def _windows(config: ModelConfig) -> dict[str, Any]:
+    """The keys of windows. Without one `sliding_window` is null: some classes have one where nothing is said."""
+    if config.family.window == "never":
+        return {}
+    size = max(config.windows, default=0)
+    data: dict[str, Any] = {"sliding_window": size or None}
+    if config.family.window == "used":
+        data["use_sliding_window"] = size > 0
+    if size and 0 in config.windows:
+        data["layer_types"] = ["sliding_attention" if window else "full_attention" for window in config.windows]
+    return data
+
+
+def _rope_scaling(scaling: RopeScaling) -> dict[str, Any]:
+    data: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
+    if scaling.kind != "linear":
+        data["original_max_position_embeddings"] = scaling.original_context
+    if scaling.kind == "llama3":
+        data |= {"low_freq_factor": scaling.low_freq_factor, "high_freq_factor": scaling.high_freq_factor}
+    if scaling.kind == "yarn":
+        data |= {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow, "truncate": scaling.truncate}
+    if scaling.kind == "longrope":
+        data |= {"short_factor": list(scaling.short_factors), "long_factor": list(scaling.long_factors)}
+    if scaling.kind in ("yarn", "longrope"):
+        data["attention_factor"] = scaling.attention_factor
     return data
 
 

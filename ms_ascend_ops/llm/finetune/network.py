@@ -106,7 +106,7 @@ class _Cells:
 
 
 def _attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
-    return ops.flash_attention(query, key, value, causal=True, layout="BSND")[0]
+    return ops.flash_attention(query, key, value, causal=True, window=layer.window, layout="BSND")[0]
 
 
 class TrainedNetwork(nn.Cell):  # type: ignore[misc]

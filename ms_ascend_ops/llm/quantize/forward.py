@@ -10,7 +10,7 @@ import numpy as np
 
 from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays
-from ms_ascend_ops.llm.layer import Layer, layer_product
+from ms_ascend_ops.llm.layer import Layer, layer_product, normalized
 from ms_ascend_ops.llm.linear import FloatLinear, Linear
 from ms_ascend_ops.llm.network import Network, StepInputs, attention
 from ms_ascend_ops.llm.program import Eager
@@ -76,7 +76,7 @@ class Forward:
     def layer(self, layer: Layer, residual: Array, observe: Observer | None = None) -> Array:
         """States behind a layer. `observe` gets the names of units and what goes into them, (window, columns)."""
         ops, step = self._ops, self._step
-        x = ops.rms_norm(residual, layer.input_norm, epsilon=layer.config.epsilon)[0]
+        x = normalized(ops, residual, layer.input_norm, layer.config.epsilon)
         attend = attention(ops, step, [self._caches] * layer.config.layers)
         seen = layer if observe is None else _observed(layer, observe)
         product, residual = layer_product(ops, seen, x, residual, step.cos, step.sin, attend)

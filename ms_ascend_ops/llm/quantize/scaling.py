@@ -93,6 +93,9 @@ def scale_units(
     for unit in editable.units:
         if unit.layer is None:
             continue
+        if not _has_origin(editable, unit):
+            left[unit.name] = 1.0
+            continue
         seen = inputs[unit.name]
         shared = _shared(unit, seen.magnitude, editable.network.config)
         plain = best = sum(output_error(part.weight, kind, group, seen.rows) for part in unit.parts)
@@ -112,6 +115,13 @@ def scale_units(
             seen.magnitude = seen.magnitude / factors
         left[unit.name] = best / plain if plain else 1.0
     return left
+
+
+def _has_origin(editable: Editable, unit: Unit) -> bool:
+    """Whether a matrix or a norm makes the activations, which can be divided by factors."""
+    assert unit.layer is not None
+    name = {"qkv": "input_norm", "gate_up": "post_norm"}.get(unit.kind)
+    return name is None or getattr(editable.network.layers[unit.layer], name) is not None
 
 
 def _shared(unit: Unit, magnitude: Array, config: ModelConfig) -> Array:
