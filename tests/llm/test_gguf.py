@@ -163,7 +163,11 @@ def test_vocabulary_that_does_not_fit(tmp_path):
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; those that can be read"),
         ({"llama.expert_count": 8}, "mixture of experts"),
         ({"llama.rope.dimension_count": 8}, "rope.dimension_count must be the size of a head"),
-        ({"llama.rope.scaling.type": "yarn"}, "must be none or linear, got 'yarn'"),
+        ({"llama.rope.scaling.type": "su"}, "must be none, linear, yarn, or, with factors, longrope, got 'su'"),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0},
+            "the key llama.rope.scaling.original_context_length is missing",
+        ),
         ({"llama.attention.head_count": "four"}, "attention.head_count must be one int"),
         ({"llama.attention.head_count_kv": 3}, "multiple of that of key heads"),
     ],
