@@ -367,9 +367,9 @@ def _has_npu() -> bool:
 def _cann_supported() -> list[str]:
     """The versions that the installed MindSpore says it is for."""
     try:
-        from mindspore.run_check._check_version import AscendEnvChecker  # noqa: PLC0415
+        from ms_ascend_ops.mindspore_versions import private  # noqa: PLC0415 - imports MindSpore
 
-        return [str(version) for version in AscendEnvChecker("").version]
+        return [str(version) for version in private("AscendEnvChecker")("").version]
     except Exception:
         return []
 

@@ -14,7 +14,8 @@ from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, 
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
 
-from ms_ascend_ops.custom import FusedPrimitive, device_target
+from ms_ascend_ops.custom import FusedPrimitive
+from ms_ascend_ops.mindspore_versions import device_target
 
 __all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
