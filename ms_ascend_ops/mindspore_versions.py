@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -23,12 +24,14 @@ __all__ = [
     "TRIED",
     "Fault",
     "Private",
+    "RecordingContext",
     "current_amp_strategy",
     "device_target",
     "glog_level",
     "has_fault",
     "numpy_bfloat16",
     "private",
+    "recording_context",
     "soc_version",
     "traced",
     "version",
@@ -62,11 +65,15 @@ class Fault:
 
 _EXPRESSION = ("mindspore._c_expression",)
 _API = ("mindspore.graph.api", "mindspore.common.api")  # 2.9 moved it
+_CONTEXT = ("mindspore.graph.jit_context", "mindspore.common.jit_context")
+_NO_DISPATCH = "optimize cannot look into networks before MindSpore 2.9"
 _SLOWER = "operators are called by MindSpore, slower"
 _BY_CONTEXT = "ms.get_context is asked, slower"
 
 PRIVATE = (
-    Private("jit_context", ("mindspore.graph.jit_context", "mindspore.common.jit_context"), _SLOWER),
+    Private("jit_context", _CONTEXT, _SLOWER),
+    Private("JitContext", _CONTEXT, _NO_DISPATCH),
+    Private("set_jit_context", _CONTEXT, _NO_DISPATCH),
     Private("_pynative_executor", _API, _SLOWER),
     Private("_Function", ("mindspore.common._grad_function",), _SLOWER),
     Private("TensorPy", _EXPRESSION, _SLOWER),
@@ -81,7 +88,7 @@ PRIVATE = (
     Private("_real_phase", _API, "graphs that write to a view are not refused"),
     Private("_CellGraphExecutor", _API, "graphs that write to a view are not refused"),
     Private("namespace", ("mindspore.rewrite.common",), "ms.amp at O1 rewrites what is within our layers, slower"),
-    Private("MsDispatchMode", ("mindspore",), "optimize records primitives by their functions in Python"),
+    Private("MsDispatchMode", ("mindspore",), "export/graphs/dispatch_mode.py stands in for it"),
     Private("AscendEnvChecker", ("mindspore.run_check._check_version",), "doctor does not name the CANN that fits"),
 )
 
@@ -122,9 +129,34 @@ def _numbers(text: str) -> tuple[int, int]:
 _find_jit_context = private("jit_context")
 
 
+class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
+    """In the place of MindSpore's tracing: is told of primitives that Python calls, and of no graph."""
+
+    def is_nested(self) -> bool:
+        return False
+
+    def pass_trace_node(self, old: Any, new: Any) -> None:
+        """MindSpore has put one argument into the place of another."""
+
+
+@contextmanager
+def recording_context(context: RecordingContext) -> Iterator[None]:
+    """MindSpore tells the context of primitives within the block."""
+    enter = private("set_jit_context")
+    before = _find_jit_context()
+    enter(context)
+    try:
+        yield
+    finally:
+        enter(before)
+
+
 def traced() -> bool:
     """Whether MindSpore is tracing calls for a graph (`ms.jit` with capture_mode="trace"); True if it does not say."""
-    return _find_jit_context is None or _find_jit_context() is not None
+    if _find_jit_context is None:
+        return True
+    context = _find_jit_context()
+    return context is not None and not isinstance(context, RecordingContext)
 
 
 def wait() -> None:
