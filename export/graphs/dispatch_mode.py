@@ -91,9 +91,9 @@ def _active(context: _Told) -> Iterator[None]:
                 delattr(owner, name)
 
 
-# A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments.
+# A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments; None if it ran none.
 _Described = tuple[str, tuple[Any, ...]]
-_Place = tuple[Any, str, Callable[..., _Described]]
+_Place = tuple[Any, str, Callable[..., _Described | None]]
 
 
 def _methods() -> Iterator[_Place]:
@@ -120,13 +120,15 @@ def _inner_primitives() -> Iterator[_Place]:
             yield kind, "__call__", lambda _, *given, _name=primitive: (_name, given)
 
 
-def _describer(name: str) -> Callable[..., _Described]:
+def _describer(name: str) -> Callable[..., _Described | None]:
     known = _METHODS.get(name)
     primitive = "".join(part.capitalize() for part in name.split("_"))
     return known or (lambda *given, **named: (primitive, (*given, *named.values())))
 
 
-def _telling(context: _Told, describe: Callable[..., _Described], original: Callable[..., Any]) -> Callable[..., Any]:
+def _telling(
+    context: _Told, describe: Callable[..., _Described | None], original: Callable[..., Any]
+) -> Callable[..., Any]:
     """The function; where nothing is told of what it does, it is told."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -135,8 +137,8 @@ def _telling(context: _Told, describe: Callable[..., _Described], original: Call
         if context.count != before or context.pausing or not _has_tensor(result):
             return result
         context.count += 1
-        name, given = describe(*arguments, **keywords)
-        return context.tell(name, result, given)
+        described = describe(*arguments, **keywords)
+        return result if described is None else context.tell(described[0], result, described[1])
 
     return call
 
@@ -189,12 +191,12 @@ def _matrix_product(x: Tensor, other: Tensor) -> _Described:
     return "MatMulExt", (x, other)
 
 
-def _cast(x: Tensor, dtype: Any, *_: Any, **__: Any) -> _Described:
-    return "Cast", (x, dtype)
+def _cast(x: Tensor, dtype: Any, *_: Any, **__: Any) -> _Described | None:
+    return None if x.dtype == dtype else ("Cast", (x, dtype))
 
 
 # By the name of a method of Tensor and of a function of mint. Any other is called as its method.
-_METHODS: dict[str, Callable[..., _Described]] = {
+_METHODS: dict[str, Callable[..., _Described | None]] = {
     "add": _of_two("AddExt", "AddScalar"),
     "sub": _of_two("SubExt", "SubScalar"),
     "mul": _of_two("Mul", "Muls"),
@@ -217,7 +219,7 @@ _METHODS: dict[str, Callable[..., _Described]] = {
     "softmax": lambda x, dim=-1, dtype=None: ("Softmax", (x, dim)),
 }
 
-_OPERATORS: dict[str, Callable[..., _Described]] = {
+_OPERATORS: dict[str, Callable[..., _Described | None]] = {
     "__add__": _METHODS["add"],
     "__sub__": _METHODS["sub"],
     "__mul__": _METHODS["mul"],
@@ -229,5 +231,7 @@ _OPERATORS: dict[str, Callable[..., _Described]] = {
 }
 
 # Methods of a Tensor that are about where it is kept.
-_NO_PRIMITIVES = frozenset({"asnumpy", "clone", "data_sync", "from_numpy", "hooks", "move_to", "offload", "pin_memory"})
+_NO_PRIMITIVES = frozenset(
+    {"asnumpy", "assign_value_cpp", "clone", "data_sync", "from_numpy", "hooks", "move_to", "offload", "pin_memory"}
+)
 _COMPILED = ("method_descriptor", "instancemethod", "builtin_function_or_method", "wrapper_descriptor")
