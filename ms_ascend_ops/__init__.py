@@ -9,6 +9,7 @@ layers are built on the operators, not the other way round.
 from importlib import import_module
 from typing import Any
 
+from ms_ascend_ops.lazy import lazy_attributes
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
@@ -39,7 +40,6 @@ _ORIGINS = {
     "get_num_threads": "ms_ascend_ops.library",
     "set_num_threads": "ms_ascend_ops.library",
 }
-_MODULES = ("cells", "export", "ops")
 
 __all__ = [
     "GEGLU",
@@ -75,16 +75,11 @@ __all__ = [
 ]
 
 
+_public = lazy_attributes(__name__, _ORIGINS | {name: f"{__name__}.{name}" for name in ("cells", "export", "ops")})
+
+
 def __getattr__(name: str) -> Any:
-    if name == "_C":
-        return import_module(f"{__name__}.library").native()
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name in _ORIGINS:
-        value = getattr(import_module(_ORIGINS[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return import_module(f"{__name__}.library").native() if name == "_C" else _public(name)
 
 
 def __dir__() -> list[str]:
