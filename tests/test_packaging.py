@@ -1,7 +1,10 @@
 """What pyproject.toml and the pages say of an installation."""
 
+import importlib.util
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -13,3 +16,25 @@ def test_what_pytorch_needs_without_mindspore():
     needed = {one.removesuffix(",<2") if one.startswith("numpy") else one for one in needed}
     (line,) = re.findall(r"^pip install ('click.*)$", (ROOT / "docs/torch.md").read_text(), re.MULTILINE)
     assert set(re.findall(r"'([^']+)'", line)) == needed | {"torch>=2.13"}
+
+
+@pytest.fixture
+def setup():
+    spec = importlib.util.spec_from_file_location("setup_of_the_tree", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_of_the_description_lead_somewhere(setup):
+    readme = (ROOT / "README.md").read_text()
+    names = setup.description(readme, "1.2")
+    assert "](docs/" in readme
+    assert re.findall(r"\]\((?!https?:)", names) == []
+    assert "[guide](" not in names
+    assert "guide (`docs/guide.md`)" in names
+    urls = setup.description(readme, "1.2", "https://example.org/ms")
+    assert re.findall(r"\]\((?!https?:)", urls) == []
+    assert "[guide](https://example.org/ms/blob/v1.2/docs/guide.md)" in urls
+    assert "](https://example.org/ms/raw/v1.2/docs/networks.svg)" in urls
+    assert "[MindSpore](https://www.mindspore.cn/en)" in names
