@@ -83,6 +83,7 @@ def description(readme: str, version: str, source: str = "") -> str:
 
 
 def from_files() -> str:
+    """The description of this tree."""
     version = re.search(r'__version__ = "(.+)"', (SOURCE / "ms_ascend_ops/version.py").read_text())[1]
     urls = (SOURCE / "pyproject.toml").read_text().partition("\n[project.urls]\n")[2].partition("\n[")[0]
     source = re.search(r'^Source = "(.+?)/?"', urls, re.MULTILINE)
