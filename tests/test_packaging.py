@@ -38,3 +38,10 @@ def test_links_of_the_description_lead_somewhere(setup):
     assert "[guide](https://example.org/ms/blob/v1.2/docs/guide.md)" in urls
     assert "](https://example.org/ms/raw/v1.2/docs/networks.svg)" in urls
     assert "[MindSpore](https://www.mindspore.cn/en)" in names
+
+
+def test_the_packages_of_the_documentation():
+    """build.sh installs them without this package, whose build the documentation does not need."""
+    wanted = re.search(r"^docs = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    (line,) = re.findall(r"pip install .*(?=\n.*docs/site/stage\.py)", (ROOT / "build.sh").read_text())
+    assert re.findall(r'"([^"]+)"', line) == re.findall(r'"([^"]+)"', wanted)

@@ -41,6 +41,7 @@ COMMANDS = {
     "check-cann": Try(said="there is no CANN toolkit", code=3),
     "test-npu": Try("--emulated --ops silu_mul --dtypes float32", "silu_mul"),
     "demo": Try("--train"),
+    "docs": Try(said="build/docs/index.html"),
     "clean": Try(),
 }
 
