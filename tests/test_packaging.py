@@ -28,16 +28,18 @@ def setup():
 
 def test_links_of_the_description_lead_somewhere(setup):
     readme = (ROOT / "README.md").read_text()
-    names = setup.description(readme, "1.2")
     assert "](docs/" in readme
-    assert re.findall(r"\]\((?!https?:)", names) == []
-    assert "[guide](" not in names
-    assert "guide (`docs/guide.md`)" in names
+    names = setup.description(readme, "1.2")
     urls = setup.description(readme, "1.2", "https://example.org/ms")
-    assert re.findall(r"\]\((?!https?:)", urls) == []
-    assert "[guide](https://example.org/ms/blob/v1.2/docs/guide.md)" in urls
-    assert "](https://example.org/ms/raw/v1.2/docs/networks.svg)" in urls
-    assert "[MindSpore](https://www.mindspore.cn/en)" in names
+    assert re.findall(r"\]\((?!https?:)", names + urls) == []
+    text = "![a picture](docs/a.svg), [a page](docs/a.md), [docs/a.md](docs/a.md), [a heading](#a), [MS](https://a.b)"
+    assert setup.description(text, "1.2") == (
+        "a picture (`docs/a.svg`), a page (`docs/a.md`), `docs/a.md`, a heading, [MS](https://a.b)"
+    )
+    assert setup.description(text, "1.2", "https://c.d/ms") == (
+        "![a picture](https://c.d/ms/raw/v1.2/docs/a.svg), [a page](https://c.d/ms/blob/v1.2/docs/a.md), "
+        "[docs/a.md](https://c.d/ms/blob/v1.2/docs/a.md), a heading, [MS](https://a.b)"
+    )
 
 
 def test_the_packages_of_the_documentation():
