@@ -83,6 +83,12 @@ class Acl:
         data = call(name, *values)
         self.MsAscendDeviceCall(stream, data, c_size_t(len(data)))
 
+    def hold(self, stream: Any) -> Callable[[], None]:
+        """Let what comes into a stream wait, until the function that is returned is called."""
+        gate, one = self.put(np.zeros(1, np.int64)), np.ones(1, np.int64)
+        self.call(stream, "wait", gate)
+        return lambda: self.copy(gate, one, one.nbytes)
+
     def put(self, array: np.ndarray) -> int:
         address = self.malloc(array.nbytes)
         self.copy(address, array, array.nbytes)
