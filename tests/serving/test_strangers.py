@@ -238,7 +238,7 @@ def test_paths_of_this_machine(message, shown):
         ("queue: 0x" + "f" * 5000 + "\n", "it is no YAML: an integer must have at most 1024 bits"),
         ("versions: 2001-99-99\n", "it is no YAML: month must be in"),
         ("? [1, 2]\n: 3\n", "it is no YAML: .*unhashable key"),
-        ("versions: " + "[" * 3000 + "]" * 3000, "it is no YAML: .*recursion|versions must be"),
+        ("versions: " + "[" * 1000 + "]" * 1000, "it is no YAML: .*recursion|versions must be"),
         ("versions: !!python/object/apply:os.system ['id']\n", "it is no YAML: could not determine"),
         ("traffic: {1: .inf}\n", "traffic must be a map"),
         ("dtype: [float32]\n", r"dtype must be a text, got \['float32'\]"),
