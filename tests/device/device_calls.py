@@ -59,6 +59,7 @@ def _add(address: int, count: int, value: int) -> None:
 
 def _wait(address: int) -> None:
     number = ctypes.c_int64.from_address(address)
+    number.value = -1  # it has begun
     while number.value != 1:
         time.sleep(0.001)
 

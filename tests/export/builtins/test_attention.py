@@ -181,7 +181,7 @@ def test_gradients(mode):
         got = numpy(gradient)
         here = laid_out(expected, "BSH") if index < 3 else expected
         where = np.unravel_index(np.abs(here).argmax(), here.shape)
-        assert_close(got[where], here[where], rtol=1e-3, atol=1e-5)  # of differences of sums
+        np.testing.assert_allclose(got[where], here[where], rtol=1e-3, atol=1e-5)  # of differences of sums
     # Of values: the sum of the probabilities of a key.
     np.testing.assert_allclose(numpy(causal[2]).sum(), B * N * S * D, rtol=1e-5)
 
