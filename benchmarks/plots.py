@@ -102,7 +102,11 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     intensities = [count / outcome.case.bytes for count, (outcome, _) in zip(flops, drawn, strict=True)]
     x = np.geomspace(min(intensities) / 3, max(*intensities, peak / bandwidth) * 3, 200)
     axis.loglog(x, np.minimum(x * bandwidth, peak) / 1e9, color="black", linewidth=1.2)
-    below = {"va": "top", "textcoords": "offset points", "xytext": (8, -2)}  # the roof rises away from it
+    below: dict[str, Any] = {
+        "va": "top",
+        "textcoords": "offset points",
+        "xytext": (8, -2),
+    }  # the roof rises away from it
     axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), **below)
     if cached > 1.2 * bandwidth:
         axis.loglog(x, np.minimum(x * cached, peak) / 1e9, color="black", linewidth=0.8, linestyle="--")
