@@ -59,7 +59,7 @@ Variables:
   MS_ASCEND_OPS_UNITY
                as how many sources the kernels are compiled (default: 8); 0: every source by itself, so that after a change
                only that one is compiled
-  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
+  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore has wheels for
 EOF
 }
 
