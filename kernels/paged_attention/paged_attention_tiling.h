@@ -128,10 +128,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
         std::max<uint64_t>(1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, leastPart)));
     tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
-    if (params.window < 0) {
-        throw std::invalid_argument("window must be at least 0, got " + std::to_string(params.window));
-    }
-    tiling.window = static_cast<uint64_t>(params.window);
+    tiling.window = params.window > 0 ? static_cast<uint64_t>(params.window) : 0;
     tiling.leastPart = static_cast<uint32_t>(leastPart);
     const uint64_t productRows = tileKeyHeads == 1 ? tiles.rows : shared;
     tiling.scores = PlanCube(productRows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);

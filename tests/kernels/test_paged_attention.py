@@ -95,11 +95,6 @@ def test_window(case, dtype):
     check(out, rounded, dtype, scale, window)
 
 
-def test_wrong_window():
-    with pytest.raises(ValueError, match="window must be at least 0, got -1"):
-        attend(inputs(CASES[0], "runs"), "float32", window=-1)
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_contiguous_cache(dtype):
     """One block a sequence; what lies behind a length is NaN."""

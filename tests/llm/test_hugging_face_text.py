@@ -156,28 +156,29 @@ def test_keys_that_are_read(tmp_path, changes, expected):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "context"),
+    ("kind", "changes", "windows"),
     [
-        ("mistral", {"sliding_window": 32}, 32),
-        ("mistral", {"sliding_window": 32, "use_sliding_window": False}, 32),  # which is no key of Mistral
-        ("mistral", {"sliding_window": None}, 8192),
-        ("mistral", {}, 4096),  # the default of its class
-        ("qwen2", {"sliding_window": 32}, 8192),
-        ("qwen2", {"sliding_window": 32, "use_sliding_window": True}, 8192),  # from layer 28 on
-        ("qwen2", {"sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32),
-        ("qwen3", {"sliding_window": 32, "use_sliding_window": True, "layer_types": ["full_attention"] * 2}, 8192),
+        ("mistral", {"sliding_window": 32}, (32, 32)),
+        ("mistral", {"sliding_window": 32, "use_sliding_window": False}, (32, 32)),  # which is no key of Mistral
+        ("mistral", {"sliding_window": None}, ()),
+        ("mistral", {}, (4096, 4096)),  # the default of its class
+        ("qwen2", {"sliding_window": 32}, ()),
+        ("qwen2", {"sliding_window": 32, "use_sliding_window": True}, ()),  # from layer 28 on
+        ("qwen2", {"sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, (0, 32)),
+        ("qwen3", {"sliding_window": 32, "use_sliding_window": True, "layer_types": ["full_attention"] * 2}, ()),
         (
             "qwen3",
             {"sliding_window": 9, "use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"]},
-            9,
+            (0, 9),
         ),
     ],
 )
-def test_windows(tmp_path, kind, changes, context):
+def test_windows(tmp_path, kind, changes, windows):
     path = tiny.write_directory(
         tmp_path / "m", replace(tiny.VARIANTS[kind], context=8192), tiny.random_weights(tiny.VARIANTS[kind]), **changes
     )
-    assert open_checkpoint(path).config.context == context
+    config = open_checkpoint(path).config
+    assert (config.context, config.windows) == (8192, windows)
 
 
 def test_ends_of_the_generation(tmp_path):

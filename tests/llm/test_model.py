@@ -283,7 +283,7 @@ def test_missing_extra(file, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     done = run("generate", file, "-p", "x")
     assert done.exit_code == 2
-    assert done.stderr == "Error: llm needs jinja2, ml_dtypes, tokenizers: pip install 'ms_ascend_ops[llm]'\n"
+    assert done.stderr == "Error: llm needs gguf, jinja2, ml_dtypes, tokenizers: pip install 'ms_ascend_ops[llm]'\n"
 
 
 def test_a_bad_chat_template_is_a_message(tmp_path):

@@ -58,6 +58,11 @@ def test_after_kv_cache_update():
     assert_close(numpy(together), numpy(dense), rtol=1e-5, atol=1e-6)
 
 
+def test_wrong_window():
+    with pytest.raises(ValueError, match=r"^paged_attention: window must be 0 \(all keys\) or more, got -1"):
+        ops.paged_attention(*inputs("float32"), window=-1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_there_is_no_gradient(mode):
     query, *rest = inputs("float32")

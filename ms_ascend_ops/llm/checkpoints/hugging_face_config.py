@@ -170,8 +170,8 @@ def _rope(
     if not isinstance(kind, str) or kind not in _ROPE_KEYS:
         kinds = ", ".join(_ROPE_KEYS)
         raise ValueError(f"{path}: rope_type of the rotary embedding must be one of {kinds}, got {kind!r:.60}")
-    # Those of another type change nothing.
-    if unknown := [key for key in parameters if not any(key in keys for keys in _ROPE_KEYS.values())]:
+    known = (*_ROPE_KEYS["default"], *_ROPE_KEYS["llama3"], *_ROPE_KEYS[kind])
+    if unknown := [key for key in parameters if key not in known]:
         raise ValueError(f"{path}: the rotary embedding's key {unknown[0]:.60} is not supported")
     default = family.defaults.get("partial_rotary_factor")
     share = parameters.get("partial_rotary_factor", data.get("partial_rotary_factor", default))
