@@ -10,7 +10,7 @@ from ms_ascend_ops import _C
 from ms_ascend_ops.super_kernel import CAST, LAST_ROW, TRANSPOSE, VIEW, Step, Value, as_text
 
 X, GAMMA = Value(-1, 0), Value(-1, 1)
-NORM = {"epsilon": 1e-6, "scheme": "llama"}
+NORM = {"epsilon": 1e-6, "scheme": "round_then_scale"}
 
 # rms_norm, twice; the first one in other views; sums of results that share the arena with what is dead by then
 STEPS = [

@@ -69,7 +69,7 @@ def test_what_is_calculated_of_an_open_dim_has_no_name():
     ("shapes", "attributes", "message"),
     [
         (([2, 8], [7]), {}, "gamma.shape"),
-        (([2, 8], [8]), {"scheme": "gpt"}, "scheme must be 'llama' or 'gemma'"),
+        (([2, 8], [8]), {"scheme": "gpt"}, "scheme must be 'round_then_scale' or 'one_plus_gamma'"),
         (([2, 8], [8]), {"epsilon": 0.0}, "epsilon must be > 0"),
     ],
 )
