@@ -34,6 +34,12 @@ Commands:
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
   check-cann
             compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
+  release-check
+            make wheel and source distribution, install each in a fresh environment, and call some functions and commands
+            there; PyTorch without MindSpore, too
+  fresh-check
+            each command of this script as the first one of a fresh clone, in a fresh environment, and two at a time; names of
+            commands: only those
   test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report;
             --emulated: on the emulated device, with few elements where calls are timed
   clean     delete what was built
@@ -358,6 +364,9 @@ check() {
 # mypy sees cells/, export/ and the others by links where an installation has them.
 types() {
     local folder links="build/installed/ms_ascend_ops"
+    if ! command -v mypy > /dev/null; then
+        install_for_tests  # whose packages have types that it reads
+    fi
     mkdir -p "$links"
     for folder in $(sed -n 's/^"ms_ascend_ops\.\w*" = "\(\w*\)"$/\1/p' pyproject.toml); do
         ln -sfn "$PWD/$folder" "$links/$folder"
@@ -365,10 +374,14 @@ types() {
     mypy "$@"
 }
 
-run_tests() {
-    # Built with what the tests build with: no second environment for that.
+# Built with what the tests build with: no second environment for that.
+install_for_tests() {
     install_build_requirements
     python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
+}
+
+run_tests() {
+    install_for_tests
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
@@ -438,10 +451,12 @@ done
 trap ended EXIT
 trap 'echo "build.sh: interrupted" >&2; exit 130' INT
 case "$command" in
-    bench | check | clients | compile | demo | host | portable | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | portable | release-check | sanitize | test) check_machine ;;
 esac
 case "$command" in
     bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    release-check) use_environment; python -m tests.release ;;
+    fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
