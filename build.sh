@@ -26,6 +26,10 @@ Commands:
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
             case of each shape. sanitize --portable: with the vector units that portable has
+  cross-test
+            cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
+            layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
+            packages; --compile: only compile; other arguments go to pytest
   types     only run mypy, as test does; arguments go to it
   compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
             what is needed for that
@@ -163,17 +167,22 @@ compile() {
 
 # A special build and a copy of the package around it; then goes into that copy.
 stage() {
-    local name="$1" stage="$PWD/build/$1/stage"
-    compile "$name"
+    compile "$1"
     python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
         "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
+    copy_package "$PWD/build/$1"
+}
+
+# A copy of the package and the tests, with what was built in a folder; then goes into that copy.
+copy_package() {
+    local stage="$1/stage"
     rm -rf "$stage"
     mkdir -p "$stage"
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
     cp -rp pyproject.toml ms_ascend_ops tests "$stage"
     cp -rp benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_*.so
-    cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
+    cmake --install "$1" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
 }
 
@@ -234,6 +243,44 @@ sanitize() {
         run_pytest "${tests[@]}" -m "not slow and not values" "$@"
     fi
 }
+
+# For another architecture: compiled here, run by qemu (tests/aarch64/machine.sh). `--compile`: only that.
+cross_test() {
+    local architecture="${1:-}" build="$PWD/build/aarch64" machine python cpu
+    if [ "$architecture" != aarch64 ]; then
+        echo "build.sh: cross-test is for aarch64, got '$architecture'; see build.sh --help" >&2
+        return 2
+    fi
+    shift
+    machine="$build/machine"
+    bash tests/aarch64/machine.sh "$machine"
+    install_build_requirements
+    python="$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+    (
+        flock 9
+        cmake -S . -B "$build" "-DCMAKE_TOOLCHAIN_FILE=$machine/toolchain.cmake" -DMS_ASCEND_OPS_PORTABLE=ON \
+            -DMS_ASCEND_OPS_TEST_BUILD=ON -DMS_ASCEND_OPS_UNITY=2 "-DPython_EXECUTABLE=$(command -v python)" \
+            "-DPython_INCLUDE_DIR=$machine/system/usr/include/python$python" \
+            "-DCMAKE_CXX_FLAGS=-idirafter $machine/system/usr/include" \
+            "-DPYTHON_MODULE_EXTENSION=.cpython-${python/./}-aarch64-linux-gnu.so" -DPYTHON_MODULE_DEBUG_POSTFIX=
+        cmake --build "$build" --parallel 2 9>&-
+    ) 9> "$build/lock"
+    if [ "${1:-}" = --compile ]; then
+        return
+    fi
+    copy_package "$build"
+    export MS_ASCEND_OPS_HOST_CALLS PYTHONPATH="$machine/site"
+    MS_ASCEND_OPS_HOST_CALLS="$(ls "$build"/host_calls*.so)"
+    # CPUs of each level of the vector unit (kernels/host/simd/vector_unit_select.cpp), and one case of each kernel.
+    for cpu in cortex-a72 neoverse-n1; do
+        echo "On an emulated $cpu:"
+        QEMU_CPU="$cpu" "$machine/python" -m pytest -q tests/kernels/host -m "not slow" -k "$AARCH64_UNITS" "$@"
+    done
+    echo "On the best CPU that is emulated:"
+    "$machine/python" -m pytest -q tests/aarch64 tests/kernels/host tests/kernels/test_*.py -m "not slow" --cases paths "$@"
+}
+# What the code of a level computes.
+AARCH64_UNITS="accuracy or arithmetic or cast or data_movement or packed_dots or products"
 
 cann_project() {
     install_build_requirements
@@ -433,6 +480,7 @@ case "$command" in
     bench | check | clients | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
+    cross-test) use_environment; cross_test "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
