@@ -339,7 +339,8 @@ private:
             return LoadRaw<__m256i>(first);
         }
         const bool empty = !SLOTS::WHOLE && first == nullptr;
-        const __m256i low = empty ? _mm256_setzero_si256() : _mm256_zextsi128_si256(LoadRaw<__m128i>(first));
+        const __m256i zero = _mm256_setzero_si256();  // the intrinsic for zeros above a half is not in GCC 9
+        const __m256i low = empty ? zero : _mm256_inserti128_si256(zero, LoadRaw<__m128i>(first), 0);
         return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
     // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
