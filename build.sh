@@ -30,6 +30,8 @@ Commands:
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
             packages; --compile: only compile; other arguments go to pytest
+  docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
+            public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
   compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
             what is needed for that
@@ -281,6 +283,14 @@ cross_test() {
 }
 # What the code of a level computes.
 AARCH64_UNITS="accuracy or arithmetic or cast or data_movement or packed_dots or products"
+# Reads the sources and imports nothing of them: neither MindSpore nor a build is needed. The packages are those of the
+# extra `docs`.
+docs() {
+    python -m pip install --quiet --no-compile "furo>=2024.8" "latex2mathml>=3.77" "myst-parser>=4" "pyyaml>=6" "sphinx>=8"
+    python docs/site/stage.py build/docs_source
+    python -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -c docs/site build/docs_source build/docs "$@"
+    echo "build/docs/index.html"
+}
 
 cann_project() {
     install_build_requirements
@@ -421,7 +431,7 @@ clients() {
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
     echo "Installing PyTorch, transformers and PEFT into $environment; the first time this takes some minutes."
-    logged clients_install python -m pip install --no-build-isolation --editable ".[llm,ray,serve,test,torch]" \
+    logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/python ]; then
@@ -477,7 +487,7 @@ case "$command" in
     bench | check | clients | compile | demo | host | portable | sanitize | test) check_machine ;;
 esac
 case "$command" in
-    bench | check | clients | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     cross-test) use_environment; cross_test "${arguments[@]}" ;;

@@ -111,6 +111,10 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
     def of(cls, layer: nn.Cell, activation: str = "none") -> Conv2d:
         """The layer in the place of `nn.Conv2d` or `mint.nn.Conv2d`, with its parameters themselves.
 
+        Args:
+            layer: the convolution; it is not changed.
+            activation: what stands behind it: "none", "relu", "gelu", "gelu_tanh" or "silu".
+
         Raises:
             TypeError: it is neither.
             ValueError: it has a padding of other values than zeros.

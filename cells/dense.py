@@ -75,6 +75,10 @@ class Dense(nn.Cell):  # type: ignore[misc]
     def of(cls, layer: nn.Cell, activation: str | None = None) -> Dense:
         """The layer in the place of an `nn.Dense` without activation or a `mint.nn.Linear`, with its Parameters.
 
+        Args:
+            layer: the linear layer; it is not changed.
+            activation: what stands behind it, as that of the class; None: nothing.
+
         Raises:
             TypeError: it is neither.
         """

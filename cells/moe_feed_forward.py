@@ -210,7 +210,12 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         return list(found)
 
     def put_into(self, network: nn.Cell, name: str) -> None:
-        """Take the place of the cell of this name; the layer's own parameters are called after it."""
+        """Take the place of the cell of this name; the layer's own parameters are called after it.
+
+        Args:
+            network: the cell that holds the block, changed in place.
+            name: that of the block, as `cells_and_names` has it.
+        """
         for parameter in self.own_parameters():
             parameter.name = f"{name}.{parameter.name}"
         exchange(network, {name: self})
@@ -232,7 +237,12 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         return (y, logits) if self.return_logits else y
 
     def multiply(self, rows: Tensor, ends: Tensor) -> Tensor:
-        """What the experts make of their rows, which are sorted by expert and end there."""
+        """Multiply each row by the matrices of its expert: gate, up, SwiGLU and down.
+
+        Args:
+            rows: Tensor[dtype], shape (rows, h): tokens, sorted by expert.
+            ends: Tensor[int32], shape (e,): where the rows of each expert end.
+        """
         gate_weight, up_weight, down_weight = self.gate_weight, self.up_weight, self.down_weight
         if gate_weight.dtype != rows.dtype:  # of mixed precision
             gate_weight, up_weight = gate_weight.astype(rows.dtype), up_weight.astype(rows.dtype)

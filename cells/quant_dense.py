@@ -64,7 +64,12 @@ class QuantDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def from_dense(cls, dense: nn.Dense, dtype: Any = ms.float32) -> QuantDense:
-        """A layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along."""
+        """A layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along.
+
+        Args:
+            dense: the layer; it is not changed.
+            dtype: that of the scales, and of what the layer returns.
+        """
         if not isinstance(dense, nn.Dense):
             raise TypeError(f"QuantDense.from_dense: dense must be an nn.Dense, got {type(dense).__name__}")
         weight = dense.weight.astype(ms.float32).asnumpy()

@@ -34,6 +34,9 @@ class QuantMoEFeedForward(MoEFeedForward):
         gate_weight, up_weight: Tensor[int8], shape (e, i, h). gate_scale, up_scale: shape (e, i).
         down_weight: Tensor[int8], shape (e, h, i). down_scale: shape (e, h).
 
+    Args:
+        args, kwargs: those of `MoEFeedForward`.
+
     Raises:
         ValueError: a weight that is not finite; what `MoEFeedForward` refuses.
         RuntimeError: a gradient is asked for.

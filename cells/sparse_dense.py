@@ -173,11 +173,15 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
 
     def method(self, n: int) -> Method:
-        """How n rows of x are multiplied, and why."""
+        """How n rows of x are multiplied, and why.
+
+        Args:
+            n: the number of rows.
+        """
         return next(method for most, method in self._methods if n <= most)
 
     def way(self, n: int) -> Method:
-        """Deprecated: `method`."""
+        """The old name of `method`, with its `n`."""
         warn_renamed("SparseDense.way", "SparseDense.method")
         return self.method(n)
 

@@ -85,6 +85,13 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
     ) -> WeightQuantDense:
         """A layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
 
+        Args:
+            dense: the layer; it is not changed.
+            bits: 8 or 4.
+            group_size: elements of a row with one scale; 0: a whole row.
+            symmetric: without offsets.
+            quantize_x: "none", or "int8": few rows of x are rounded, too.
+
         Raises:
             TypeError: `dense` is no nn.Dense.
             ValueError: its activation is none of ReLU, GELU and SiLU; or as the class says.

@@ -33,15 +33,27 @@ Key = tuple[str, str, str]  # operator, version, shape bucket
 
 @dataclass
 class Figures:
-    """Of the calls of one key."""
+    """Figures of the calls of one key.
 
-    calls: list[int]  # up to each bound of the histogram, and beyond
+    Args:
+        calls: how many took up to each bound of the histogram, and longer.
+        seconds: of all calls.
+        nbytes: of their inputs and outputs.
+        failures: calls that raised.
+    """
+
+    calls: list[int]
     seconds: float = 0.0
     nbytes: int = 0
     failures: int = 0
 
     def add(self, other: Figures, sign: int = 1) -> None:
-        """Add those of another source; or take away what was there before."""
+        """Add those of another source; or take away what was there before.
+
+        Args:
+            other: what is added.
+            sign: 1, or -1 to take it away.
+        """
         self.calls = [mine + sign * theirs for mine, theirs in zip(self.calls, other.calls, strict=True)]
         self.seconds += sign * other.seconds
         self.nbytes += sign * other.nbytes
@@ -52,6 +64,9 @@ class Monitor:
     """A listener of dispatch, and a collector of prometheus_client.
 
     With a tracer of OpenTelemetry it hears of every call by Python, and makes a span of each.
+
+    Args:
+        tracer: of OpenTelemetry; None: no spans.
     """
 
     def __init__(self, tracer: Any = None):
@@ -66,7 +81,16 @@ class Monitor:
         self._before = self._of_libraries()
 
     def called(self, operator: str, version: str, bucket: str, seconds: float, nbytes: int, counted: bool) -> None:
-        """See table.Listener."""
+        """Count a call.
+
+        Args:
+            operator: its name.
+            version: the implementation that answered.
+            bucket: shapes and dtypes, rounded up.
+            seconds: how long the call took.
+            nbytes: of its inputs and outputs.
+            counted: whether the library has counted the call already.
+        """
         if not counted:
             with self._lock:
                 figures = self._functions.setdefault((operator, version, bucket), self._none())
@@ -77,13 +101,25 @@ class Monitor:
             self._span(operator, version, bucket, seconds, nbytes)
 
     def failed(self, operator: str, version: str, kind: str) -> None:
-        """See table.Listener."""
+        """Count a failure.
+
+        Args:
+            operator: its name.
+            version: the implementation that failed.
+            kind: as `dispatch.status` names failures.
+        """
         with self._lock:
             key = (operator, version, kind)
             self._failures[key] = self._failures.get(key, 0) + 1
 
     def fell_back(self, operator: str, version: str, to: str) -> None:
-        """See table.Listener."""
+        """Count a call that another implementation answered.
+
+        Args:
+            operator: its name.
+            version: the implementation that should have answered.
+            to: the one that did.
+        """
         with self._lock:
             key = (operator, version, to)
             self._fallbacks[key] = self._fallbacks.get(key, 0) + 1

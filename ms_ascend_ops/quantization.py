@@ -12,7 +12,17 @@ Array = np.ndarray[Any, Any]
 
 
 def pack_int4(numbers: Array) -> Array:
-    """Numbers from -8 to 7, shape (..., k), k even, as bytes of two, the first in the lower half: (..., k / 2)."""
+    """Pack numbers of 4 bits, two in a byte, the first in the lower half.
+
+    Args:
+        numbers: integers from -8 to 7, shape (..., k), k even.
+
+    Returns:
+        int8, shape (..., k / 2).
+
+    Raises:
+        ValueError: k is odd, or a number is out of range.
+    """
     if numbers.shape[-1] % 2:
         raise ValueError(f"pack_int4: numbers.shape[-1] must be even, got {numbers.shape}")
     if numbers.size and not (numbers.min() >= -8 and numbers.max() <= 7):
@@ -23,7 +33,14 @@ def pack_int4(numbers: Array) -> Array:
 
 
 def unpack_int4(packed: Array) -> Array:
-    """The other way round: int8, shape (..., 2 k)."""
+    """Unpack what `pack_int4` has packed.
+
+    Args:
+        packed: int8, shape (..., k).
+
+    Returns:
+        int8, shape (..., 2 k), from -8 to 7.
+    """
     nibbles = np.stack([packed.view(np.uint8) & 15, packed.view(np.uint8) >> 4], axis=-1)
     numbers: Array = (nibbles.reshape(*packed.shape[:-1], -1) ^ 8).astype(np.int8) - np.int8(8)
     return numbers
@@ -90,7 +107,17 @@ def quantize_weight(
 
 
 def dequantize_weight(numbers: Array, scale: Array, offset: Array | None = None, columns: int | None = None) -> Array:
-    """The weight in float32, shape (n, columns); `columns`: without it those of the numbers, one in a byte."""
+    """Undo `quantize_weight`: (numbers + offset) * scale.
+
+    Args:
+        numbers: int8, shape (n, k), or (n, k / 2) with two numbers of 4 bits in a byte.
+        scale: floats, shape (n, groups).
+        offset: floats, shape of scale; None: zeros.
+        columns: k, which tells numbers of 4 bits from those of 8; None: as many as `numbers` has.
+
+    Returns:
+        float32, shape (n, k).
+    """
     if columns is not None and columns == 2 * numbers.shape[-1]:
         numbers = unpack_int4(numbers)
     group = numbers.shape[-1] // scale.shape[-1]

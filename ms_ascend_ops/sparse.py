@@ -32,19 +32,28 @@ __all__ = [
 ]
 
 LAYER_METHODS = ("direct", "blocks", "dense")  # of a layer whose values are trained
+# How `CSR.matmul` may multiply.
 METHODS = ("sliced", *LAYER_METHODS)
-BLOCK_SIDE = 16  # of a block
-BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE
+BLOCK_SIDE = 16  # rows, and columns, of a block
+BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE  # elements of a block
 
 
 class Thresholds(NamedTuple):
-    """Up to where a method is the faster one, for a dense factor of at most so many columns."""
+    """Up to where a method is the faster one, for a dense factor of at most so many columns.
+
+    Args:
+        columns: the row holds up to so many columns of the dense factor.
+        blocks: multiply by blocks where at most this share of the blocks has a value.
+        fill: multiply by blocks where at least this share of the elements of those blocks has a value.
+        direct: multiply values directly where at most this share of all elements has one.
+        sliced: multiply rows in slices where at most this share of all elements has a value.
+    """
 
     columns: float
-    blocks: float  # of the blocks have a value, at most this share: blocks instead of the dense product
-    fill: float  # of the elements of those blocks have a value, at least this share: blocks instead of values
-    direct: float  # of all elements have a value, at most this share: values instead of the dense product
-    sliced: float = 0.0  # at most this share: rows in slices instead of any other method
+    blocks: float
+    fill: float
+    direct: float
+    sliced: float = 0.0
 
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
@@ -144,6 +153,9 @@ class CSR(_CSR):
         `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None. `methods`:
         `LAYER_METHODS` for a layer.
 
+        Args:
+            n: columns of the dense factor.
+
         Raises:
             ValueError: there is no such row.
         """
@@ -168,7 +180,11 @@ class CSR(_CSR):
         return Method(name, f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, {where}")
 
     def way(self, n: float, target: str | None = None, ways: tuple[str, ...] = METHODS) -> Method:
-        """Deprecated: `method`."""
+        """Deprecated: `method`.
+
+        Args:
+            n, target, ways: as there.
+        """
         warn_renamed("CSR.way", "CSR.method")
         return self.method(n, target, ways)
 
@@ -181,6 +197,10 @@ class CSR(_CSR):
         matrix, for `ops.matmul`. What is made of the values is made once and kept (of a Parameter's values anew for
         each product, and none in slices), so give changed values to a new matrix, by `_replace`.
         Differentiable in the values and in `dense` whatever the method.
+
+        Args:
+            dense: Tensor[dtype of the values], shape (columns, n).
+            method: one of `METHODS`; None: the one that `CSR.method` chooses.
 
         Raises:
             ValueError: dense has another shape; there is no such method.
@@ -343,6 +363,9 @@ class BSR(NamedTuple):
     def matmul(self, dense: Tensor) -> Tensor:
         """The product with a dense matrix: `ops.block_sparse_matmul`, with rows of zeros behind where blocks need them.
 
+        Args:
+            dense: Tensor[dtype of the values], shape (columns, n).
+
         Raises:
             ValueError: dense has another shape.
         """
@@ -369,7 +392,14 @@ def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
 
 
 def check_pattern(name: str, indptr: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
-    """Raises ValueError where pointers, or columns of a row, are not what they must be; TypeError for the dtype."""
+    """Raises ValueError where pointers, or columns of a row, are not what they must be; TypeError for the dtype.
+
+    Args:
+        name: what the message begins with.
+        indptr: Tensor[int32], shape (rows + 1,).
+        indices: Tensor[int32], shape (values,).
+        shape: rows and columns.
+    """
     for argument, tensor in (("indptr", indptr), ("indices", indices)):
         if tensor.dtype != ms.int32:
             raise TypeError(f"{name}: {argument} must be int32, got {tensor.dtype}")

@@ -28,7 +28,13 @@ __all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a loaded network, or one output. A dimension of -1 takes any size."""
+    """One input of a loaded network, or one output. A dimension of -1 takes any size.
+
+    Args:
+        name: that of the parameter of the graph.
+        shape: its sizes.
+        dtype: a dtype of MindSpore.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -43,6 +49,11 @@ class MindIRNetwork:
     """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
 
     `outputs` describes what comes, without the tuples around it; None: the file does not tell.
+
+    Args:
+        graph: what MindSpore loaded.
+        inputs: what a call takes.
+        outputs: what it returns.
     """
 
     def __init__(

@@ -16,18 +16,31 @@ __all__ = ["REMOVED", "Difference", "Entry", "Report"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One place that was recognised."""
+    """One place that was recognised.
+
+    Args:
+        place: the name of the cell.
+        pattern: what was recognised.
+        engine: who put the operator in: cell, rewrite, or mindir.
+        replaced: whether the place holds the operator now.
+        text: how it was replaced, or why not.
+    """
 
     place: str
     pattern: str
     engine: str
     replaced: bool
-    text: str  # how it was replaced, or why not
+    text: str
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Largest difference between the network before and after, and the same as a share of the largest magnitude."""
+    """Largest difference between the network before and after, and the same as a share of the largest magnitude.
+
+    Args:
+        absolute: the largest difference of two elements.
+        relative: that difference beside the largest magnitude.
+    """
 
     absolute: float
     relative: float
@@ -73,14 +86,27 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 @dataclass
 class Report:
-    """The result of `optimize`: what was replaced, what was recognised but left, and what that changed."""
+    """The result of `optimize`: what was replaced, what was recognised but left, and what that changed.
+
+    Args:
+        level: the level that `optimize` was asked for.
+        entries: the places that were recognised.
+        outputs: how far outputs differ from those before; None: they were not compared.
+        gradients: the same of gradients.
+        modes: in which modes outputs and gradients were compared.
+        primitives: how often each primitive ran before and after, in PyNative mode.
+        rolled_back: why everything was undone; empty: it was not.
+        undone: whether `restore` was called.
+        undo: what gives each cell its construct back, in the order in which it was changed.
+        graphs: place, graph and what was found in it, for the page.
+    """
 
     level: str = "O2"
     entries: list[Entry] = field(default_factory=list)
     outputs: Difference | None = None
     gradients: Difference | None = None
-    modes: str = ""  # in which outputs and gradients were compared
-    primitives: tuple[Counter[str], Counter[str]] | None = None  # how often each ran before and after, in PyNative mode
+    modes: str = ""
+    primitives: tuple[Counter[str], Counter[str]] | None = None
     rolled_back: str = ""
     undone: bool = False
     undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
@@ -97,7 +123,13 @@ class Report:
         return [entry for entry in self.entries if not entry.replaced]
 
     def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
-        """Keep the graph of a place, and what was replaced in it, for the page."""
+        """Keep the graph of a place, and what was replaced in it, for the page.
+
+        Args:
+            place: the name of the cell.
+            graph: its graph; None: there is none to show.
+            found: what was replaced in it.
+        """
         if graph is not None:
             self.graphs.append((place, graph, found))
 
@@ -109,7 +141,11 @@ class Report:
         self.undone = True
 
     def roll_back(self, reason: str) -> None:
-        """Undo everything for a reason that the report then tells."""
+        """Undo everything for a reason that the report then tells.
+
+        Args:
+            reason: as the report tells it.
+        """
         self.rolled_back = reason
         self.restore()
 
@@ -132,7 +168,11 @@ class Report:
         return "\n".join(lines)
 
     def result(self, entry: Entry) -> str:
-        """What became of a place, in words."""
+        """What became of a place, in words.
+
+        Args:
+            entry: one of `entries`.
+        """
         if not entry.replaced:
             return f"left: {entry.text}"
         if entry.text == REMOVED:

@@ -81,6 +81,11 @@ def of_mindir(path: str | os.PathLike[str], inputs: Sequence[Any], title: str = 
     """Run a MindIR or a bundle, and take down the values of its main graph.
 
     A value is called by its operator and by the parameters that go into it: `MatMul(layers.0.dense.weight)`.
+
+    Args:
+        path: the file.
+        inputs: tensors or arrays, as the network takes them.
+        title: what the record is called; empty: as the file.
     """
     shown: list[tuple[str, MindIRNode]] = []
 

@@ -41,7 +41,14 @@ class Worst:
 
 @dataclass
 class Place:
-    """One layer of both."""
+    """One layer of both networks, and how its outputs differ.
+
+    Args:
+        name: that of the layer.
+        kind: its class, or both.
+        dtypes: of the first output on both sides.
+        shape: of the first output.
+    """
 
     name: str
     kind: str
@@ -51,15 +58,16 @@ class Place:
     incoming: float = 0.0  # the same of the inputs
     bound: float = 0.0  # what is explained
     largest: float = 0.0  # absolute
-    cosine: float = 1.0
-    worst: Worst | None = None
+    cosine: float = 1.0  # similarity of both sides
+    worst: Worst | None = None  # the element that differs most
     isolated: float | None = None  # difference of A on the inputs of B
-    problem: str = ""  # another shape, another number of outputs
+    problem: str = ""  # why they cannot be compared: another shape, another number of outputs
     overflow: str = ""  # NaN, Inf or close to it on one side, where the inputs had none
     values: bool = True  # False: statistics alone were compared
 
     @property
     def explained(self) -> bool:
+        """Whether rounding explains the difference."""
         found = self.difference if self.isolated is None else self.isolated
         return not self.problem and found <= self.bound
 
@@ -73,7 +81,14 @@ class Place:
 
 @dataclass
 class Comparison:
-    """Of two records."""
+    """How two records differ.
+
+    Args:
+        a, b: titles of the records.
+        places: the layers that both have, in their order.
+        only_a, only_b: layers that one side alone has.
+        blame_text: what `blame` found, in words.
+    """
 
     a: str
     b: str
@@ -90,10 +105,12 @@ class Comparison:
 
     @property
     def first_overflow(self) -> Place | None:
+        """The first place where one side alone overflows; None: there is none."""
         return next((place for place in self.places if place.overflow), None)
 
     @property
     def equal(self) -> bool:
+        """Whether rounding explains every place, and nothing overflows on one side alone."""
         return bool(self.places) and self.first is None and not any(place.overflow for place in self.places)
 
 
@@ -102,6 +119,10 @@ def compare(a: Record, b: Record) -> Comparison:
 
     Layers of the same name and call are pairs; of MindIRs, values that mean the same (pairs.py). Those that only one
     has are listed.
+
+    Args:
+        a: the record of one network.
+        b: that of the other, beside whose magnitudes differences are taken.
     """
     found = Comparison(a.title, b.title)
     found_pairs = list(pairs(a, b))

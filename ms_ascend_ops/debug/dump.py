@@ -29,16 +29,28 @@ _SAFE = re.compile(r"[^\w.\-]")
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor: its values, where they are known, and its statistics."""
+    """One tensor: its values, where they are known, and its statistics.
 
-    dtype: str  # float16 ...
+    Args:
+        dtype: float16 and so on.
+        shape: its sizes.
+        values: an array, bfloat16 as float32; None: only the statistics are known.
+        statistics: Max, Min, Mean and Norm.
+    """
+
+    dtype: str
     shape: tuple[int, ...]
     values: NDArray[Any] | None
-    statistics: Mapping[str, float | None] = field(default_factory=dict)  # Max, Min, Mean, Norm
+    statistics: Mapping[str, float | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: NDArray[Any], dtype: str) -> Value:
-        """From values, in float32 or in a type that NumPy has."""
+        """Make one of an array, with its statistics.
+
+        Args:
+            values: an array, in float32 or in a type that NumPy has.
+            dtype: the name of the dtype that they stand for.
+        """
         finite = values.astype(np.float64) if values.dtype.kind in "fiub" and values.size else None
         if finite is None:
             return cls(dtype, values.shape, values, {})
@@ -82,7 +94,12 @@ class Layer:
 
 @dataclass
 class Record:
-    """The layers of a network in the order in which they ended; what is part of another comes before it."""
+    """The layers of a network in the order in which they ended; what is part of another comes before it.
+
+    Args:
+        title: what reports call it.
+        layers: their calls.
+    """
 
     title: str
     layers: list[Layer] = field(default_factory=list)
@@ -94,7 +111,15 @@ class Record:
 
 
 def write_dump(record: Record, folder: Path) -> Path:
-    """Write it; returns the path of `dump.json`."""
+    """Write a dump.
+
+    Args:
+        record: what is written.
+        folder: where to; it is made.
+
+    Returns:
+        The path of `dump.json`.
+    """
     place = folder / "step0" / "rank0"
     tensors = place / "dump_tensor_data"
     tensors.mkdir(parents=True, exist_ok=True)
@@ -132,6 +157,10 @@ def _write(value: Value, name: str, folder: Path) -> dict[str, Any]:
 
 def read_dump(path: Path, title: str = "") -> Record:
     """Read a dump: its `dump.json`, or a folder that holds one.
+
+    Args:
+        path: `dump.json`, or a folder that holds one.
+        title: what the record is called; empty: as the folder.
 
     Raises:
         FileNotFoundError: there is none.

@@ -58,7 +58,14 @@ def _rounded(size: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
-    """One implementation of an operator. `register` says what the fields mean."""
+    """One implementation of an operator. `register` says what the fields mean.
+
+    Args:
+        operator: the operator that it implements.
+        version: its name.
+        devices: where it runs: "CPU", "Ascend".
+        sizes: bounds of dims, by `x.shape[-1]`.
+    """
 
     operator: str
     version: str
@@ -96,7 +103,11 @@ class Implementation:
         return {"kernel": "this library's kernel", "cann": "CANN's operator"}[self.version]
 
     def why_not(self, form: Form) -> str:
-        """Why it cannot answer a call with such inputs; empty: it can."""
+        """Say why it cannot answer a call with such inputs; empty: it can.
+
+        Args:
+            form: shapes and dtypes of a call.
+        """
         if self.dtypes and form.dtypes[0] not in self.dtypes:
             return f"it is for {', '.join(self.dtypes)}"
         for name, (index, axis), (least, most) in self._ranges:

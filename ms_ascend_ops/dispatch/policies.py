@@ -28,7 +28,11 @@ _request: ContextVar[str | None] = ContextVar("ms_ascend_ops_request", default=N
 
 @contextmanager
 def request(identifier: object) -> Iterator[None]:
-    """The calls of this block are of one request: with `AB(by="request")` all of them go to the same side."""
+    """Say that the calls of this block belong to one request: with `AB(by="request")` all go to the same side.
+
+    Args:
+        identifier: anything whose text tells requests apart.
+    """
     token = _request.set(str(identifier))
     try:
         yield
@@ -67,28 +71,63 @@ class Policy:
     settled = True  # whether calls with equal shapes and dtypes have the same order, until something changes
 
     def check(self, operator: str, versions: list[str]) -> None:
-        """Raises ValueError: it names an implementation that the operator does not have."""
+        """Check that the operator has the implementations that the policy names.
+
+        Args:
+            operator: its name.
+            versions: the implementations that it has.
+
+        Raises:
+            ValueError: it has not.
+        """
 
     def order(self, site: CallSite, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
-        """For a call by Python."""
+        """Name the implementations that may answer a call by Python, best first.
+
+        Args:
+            site: where the operator is called.
+            form: shapes and dtypes of the call.
+            tensors: its inputs.
+        """
         raise NotImplementedError
 
     def order_in_graph(self, site: CallSite, form: Form) -> tuple[tuple[str, ...], str]:
-        """For a graph that is compiled; nothing is measured there. And why."""
+        """Name those that may be put into a graph, and say why. Nothing is measured there.
+
+        Args:
+            site: where the operator is called.
+            form: shapes and dtypes, where they are known.
+        """
         raise NotImplementedError
 
     def took(self, site: CallSite, form: Form, version: str, seconds: float, tensors: tuple[Any, ...], out: Any) -> str:
-        """Called after a call, if `timed`. Returns why its results may not be used; empty: they may."""
+        """Learn of a call that has ended, if `timed`.
+
+        Args:
+            site: where the operator was called.
+            form: shapes and dtypes of the call.
+            version: the implementation that answered.
+            seconds: how long it took.
+            tensors: the inputs of the call.
+            out: its results.
+
+        Returns:
+            Why its results may not be used; empty: they may.
+        """
         return ""
 
     def describe(self) -> str:
-        """One line for a report."""
+        """Describe the policy in one line, for a report."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Fixed(Policy):
-    """The first of these versions that can answer; none given: the order in which an operator has them."""
+    """The first of these versions that can answer; none given: the order in which an operator has them.
+
+    Args:
+        versions: their names, best first.
+    """
 
     versions: tuple[str, ...] = ()
 
@@ -127,6 +166,7 @@ class Fastest(Policy):
 
     @property
     def measurements(self) -> Measurements:
+        """What was measured so far, on this machine."""
         if self._measurements is None:
             self._measurements = Measurements(self._cache)
         return self._measurements

@@ -96,7 +96,14 @@ LISTENERS: list[Listener] = []
 
 @dataclass(frozen=True)
 class Choice:
-    """What was put into a graph, and why."""
+    """What was put into a graph, and why.
+
+    Args:
+        operator: its name.
+        version: the implementation that a graph got.
+        reason: why that one.
+        form: shapes and dtypes of the place.
+    """
 
     operator: str
     version: str
@@ -109,16 +116,27 @@ class Choice:
 
 @dataclass(frozen=True)
 class Status:
-    """One implementation of one operator now."""
+    """Describe one implementation of one operator as it is now.
+
+    Args:
+        operator: its name.
+        version: the name of the implementation.
+        what: where it comes from.
+        policy: who decides for the operator.
+        state: of its circuit breaker.
+        failures: how many there were, by kind.
+        fallbacks: calls that another implementation answered.
+        reason: that of the last failure.
+    """
 
     operator: str
     version: str
     what: str
     policy: str
-    state: str  # of its circuit breaker
-    failures: dict[str, int]  # by kind
-    fallbacks: int  # calls that another one answered
-    reason: str  # of the last failure
+    state: str
+    failures: dict[str, int]
+    fallbacks: int
+    reason: str
 
 
 @dataclass
@@ -270,6 +288,10 @@ def register(
 def unregister(operator: str, version: str) -> None:
     """Take back what `register` added.
 
+    Args:
+        operator: its name.
+        version: the name that `register` was given.
+
     Raises:
         ValueError: there is no such implementation, or it is one that the operator has from the start.
     """
@@ -284,7 +306,11 @@ def unregister(operator: str, version: str) -> None:
 
 
 def implementations(operator: str) -> list[Implementation]:
-    """Those that an operator has, best first."""
+    """List the implementations of an operator, best first.
+
+    Args:
+        operator: its name.
+    """
     return list(table_of(operator).implementations)
 
 
@@ -316,7 +342,11 @@ def use(policy: Policy, *operators: str, guard: Guard | None = None, pause: floa
 
 
 def reset(*operators: str) -> None:
-    """Back to this library's kernels, without fallback, for operators or for all. What was registered stays."""
+    """Go back to this library's kernels, without fallback. What was registered stays.
+
+    Args:
+        operators: their names; none: all.
+    """
     with _lock:
         for operator in operators or tuple(_tables):
             table = table_of(operator)
@@ -383,7 +413,11 @@ def choices() -> list[Choice]:
 
 
 def status(*operators: str) -> list[Status]:
-    """The implementations of operators, or of all that have a policy or something registered."""
+    """Describe the implementations of operators.
+
+    Args:
+        operators: their names; none: all that have a policy or something registered.
+    """
     return list(_status(operators or tuple(sorted(_tables))))
 
 

@@ -38,7 +38,23 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU."""
+    """Sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU.
+
+    Args:
+        layers: decoder layers.
+        hidden: elements of a token between layers.
+        feed_forward: elements of a token within the feed-forward layer.
+        heads: heads of queries.
+        key_heads: heads of keys and of values; consecutive heads of queries share one.
+        head_size: elements of a head.
+        vocabulary: rows of the embedding.
+        epsilon: that of RMSNorm.
+        rope_base: base of the rotary angles.
+        rope_scaling: how the angles are stretched for longer contexts; None: they are not.
+        qkv_bias: whether the products before attention have a bias.
+        end_tokens: tokens that end a text.
+        begin_token: the token that begins one; None: there is none.
+    """
 
     architecture: str  # llama, mistral, qwen2, qwen3
     layers: int

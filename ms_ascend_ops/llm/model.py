@@ -42,7 +42,15 @@ class Completion:
 
 
 class LanguageModel:
-    """Generates text."""
+    """A language model that generates text. `from_file` opens one.
+
+    Args:
+        executor: who runs the network, with its cache.
+        tokenizer: texts to tokens and back.
+        template: how a conversation becomes a text; None: the model continues texts only.
+        batch: sequences that are worked on at once.
+        group: processes that each hold a part; all must get the same requests in the same order.
+    """
 
     def __init__(
         self, executor: Executor, tokenizer: Tokenizer, template: ChatTemplate | None = None, batch: int = 8,
@@ -151,6 +159,13 @@ class LanguageModel:
     ) -> Completion:  # fmt: skip
         """Continue a text, or tokens.
 
+        Args:
+            prompt: a text, or tokens.
+            max_tokens: tokens of the answer at most.
+            sampling: how tokens are chosen; None: the most likely one.
+            stop: texts that end the answer and are no part of it.
+            on_text: called with each piece of the text.
+
         Raises:
             ValueError: the prompt does not fit the context, or an argument is not allowed.
             RuntimeError: the numbers overflowed, or `on_text` raised.
@@ -169,7 +184,14 @@ class LanguageModel:
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> Iterator[str]:  # fmt: skip
-        """The same, as an iterator over pieces of the text. Who leaves the loop ends the request."""
+        """Continue a text, piece by piece. Who leaves the loop ends the request.
+
+        Args:
+            prompt: a text, or tokens.
+            max_tokens: tokens of the answer at most.
+            sampling: how tokens are chosen; None: the most likely one.
+            stop: texts that end the answer and are no part of it.
+        """
         pieces: list[str] = []
         request = self.request(prompt, max_tokens, sampling, stop, pieces.append)
         self.scheduler.submit(request)
@@ -188,7 +210,16 @@ class LanguageModel:
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
         stop: Sequence[str] = (), on_text: Callable[[str], None] | None = None, **details: Any,
     ) -> Request:  # fmt: skip
-        """A request for `self.scheduler`, with this model's tokens of the end; `details` are more fields of it."""
+        """Make a request for `self.scheduler`, with this model's tokens of the end.
+
+        Args:
+            prompt: a text, or tokens.
+            max_tokens: tokens of the answer at most.
+            sampling: how tokens are chosen; None: the most likely one.
+            stop: texts that end the answer and are no part of it.
+            on_text: called with each piece of the text.
+            details: more fields of the request.
+        """
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         sampling = sampling or Sampling()
         if self._seeds is not None and sampling.seed is None:

@@ -20,15 +20,16 @@ _FEW = 512  # tokens
 class Sampling:
     """How tokens are chosen.
 
-    temperature: 0 chooses the most likely token; otherwise logits are divided by it.
-    top_k: only the k most likely tokens; 0: all.
-    top_p: only the most likely tokens whose probabilities together reach p; 1: all.
-    min_p: only tokens that are at least min_p times as likely as the most likely one; 0: all.
-    repetition_penalty: logits of tokens that occurred are divided by it where positive, multiplied where negative.
-    presence_penalty: is taken from the logits of tokens that were generated.
-    frequency_penalty: is taken from them once for each time.
-    logit_bias: token and what is added to its logit, in pairs.
-    seed: of the random numbers; the same seed gives the same tokens. None: another one each time.
+    Args:
+        temperature: 0 chooses the most likely token; otherwise logits are divided by it.
+        top_k: only the k most likely tokens; 0: all.
+        top_p: only the most likely tokens whose probabilities together reach p; 1: all.
+        min_p: only tokens that are at least min_p times as likely as the most likely one; 0: all.
+        repetition_penalty: logits of tokens that occurred are divided by it where positive, multiplied where negative.
+        presence_penalty: is taken from the logits of tokens that were generated.
+        frequency_penalty: is taken from them once for each time.
+        logit_bias: token and what is added to its logit, in pairs.
+        seed: of the random numbers; the same seed gives the same tokens. None: another one each time.
 
     They apply in this order: penalties, bias, temperature, top_k, top_p, min_p.
     """

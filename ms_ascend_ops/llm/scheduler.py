@@ -91,6 +91,11 @@ class Scheduler:
 
     A sequence gets the tokens that it would get alone, as far as products of several rows give a row the bits that it
     has alone: on a CPU those of up to 8 rows do, of 4 where x is not rounded (docs/llm.md).
+
+    Args:
+        executor: who runs the network, with its cache.
+        tokenizer: for requests with texts that end them.
+        batch: sequences that are worked on at once.
     """
 
     def __init__(self, executor: Executor, tokenizer: Tokenizer | None = None, batch: int = 8):
@@ -110,6 +115,9 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Take a request.
+
+        Args:
+            request: its prompt and how to go on.
 
         Raises:
             ValueError: it can never be worked on.
@@ -133,7 +141,11 @@ class Scheduler:
         self._waiting.append(_Sequence(request, self.pool, self._tokenizer))
 
     def cancel(self, request: Request) -> None:
-        """Stop working on a request."""
+        """Stop working on a request.
+
+        Args:
+            request: one that was submitted.
+        """
         for sequence in [*self._running, *self._waiting]:
             if sequence.request is request:
                 self._finish(sequence, "cancelled")

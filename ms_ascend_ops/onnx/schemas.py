@@ -23,7 +23,7 @@ from ms_ascend_ops.sizes import known, output_shapes
 
 __all__ = ["DOMAIN", "DTYPES", "ORT_DOMAIN", "VERSION", "attributes_of", "register"]
 
-DOMAIN = "ms_ascend_ops"
+DOMAIN = "ms_ascend_ops"  # of the nodes of these operators
 ORT_DOMAIN = "com.microsoft"  # ONNX Runtime's own operators
 
 # ONNX's numbers for the dtypes of the definitions.

@@ -205,6 +205,10 @@ class _Model:
 class Service:
     """All models. Belongs to the event loop that `start` ran in.
 
+    Args:
+        settings: what it is told.
+        metrics: where it counts; None: its own.
+
     Raises:
         ValueError: settings that cannot be right.
     """
@@ -259,6 +263,10 @@ class Service:
     async def load(self, name: str, override: Mapping[str, Any] | None = None) -> None:
         """Load a model, or load it again: as its folder is now, in place of what is loaded, once that works.
 
+        Args:
+            name: that of the model.
+            override: options that go before those of its config.yaml.
+
         Raises:
             NotFound: there is no such model.
             BadRequest: it cannot be loaded; what was loaded stays.
@@ -292,6 +300,9 @@ class Service:
     async def unload(self, name: str) -> None:
         """Take a model away; requests that it has are completed.
 
+        Args:
+            name: that of the model.
+
         Raises:
             NotFound: it is not loaded.
         """
@@ -306,6 +317,10 @@ class Service:
     def set_traffic(self, name: str, traffic: Mapping[int, float]) -> None:
         """Share requests that name no version.
 
+        Args:
+            name: that of the model.
+            traffic: version -> share.
+
         Raises:
             BadRequest: a version is not loaded, or a share is not allowed.
         """
@@ -317,7 +332,11 @@ class Service:
         model.share(traffic)
 
     def traffic(self, name: str) -> dict[int, float]:
-        """The shares of the versions."""
+        """The shares of the versions.
+
+        Args:
+            name: that of the model.
+        """
         return dict(self._model(name).shares)
 
     def names(self) -> list[str]:
@@ -325,11 +344,19 @@ class Service:
         return [name for name, model in self._models.items() if model.versions]
 
     def versions(self, name: str) -> list[Version]:
-        """The versions of a model that are loaded."""
+        """The versions of a model that are loaded.
+
+        Args:
+            name: that of the model.
+        """
         return list(self._model(name).versions.values())
 
     def version(self, name: str, number: str | None = None) -> Version:
         """The version for a request: the one that it names, or one by the shares of the traffic.
+
+        Args:
+            name: that of the model.
+            number: the version; None: by the shares.
 
         Raises:
             NotFound: it is not loaded.
@@ -345,7 +372,11 @@ class Service:
         return found
 
     def index(self, only_ready: bool = False) -> list[dict[str, str]]:
-        """Every version of every model, loaded or not, as the repository extension has it."""
+        """Every version of every model, loaded or not, as the repository extension has it.
+
+        Args:
+            only_ready: leave out what is not loaded.
+        """
         rows = []
         for name in dict.fromkeys([*self._fixed, *(self._repository.names() if self._repository else ())]):
             model = self._models.get(name) or _Model(name)

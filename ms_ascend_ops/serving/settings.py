@@ -21,19 +21,24 @@ _MOST_CONFIG_BYTES = 65536
 class ModelOptions:
     """How a model is served; the keys of its `config.yaml`.
 
-    versions: "latest", "all", or numbers: what is loaded.
-    traffic: version -> share of the requests that name no version; without it the highest version gets all.
-    queue: requests that wait at most, beyond those that are worked on; more are refused (429).
-    timeout_s: a request that has no answer then is given up (504).
+    `dtype` and what follows it are of language models, and mean what they do for `ms_ascend_ops llm`; `max_batch_size`
+    to `most` are of networks.
 
-    Networks:
-    max_batch_size: rows of axis 0 that run together at most; 1: requests are not put together.
-    batch_delay_ms: a request waits so long at most for others to come.
-    sizes: input -> its sizes, each a number or a name that means the same size everywhere, as [batch, length, 64].
-    most: name of a size -> the largest that is taken.
-
-    Language models, as `ms_ascend_ops llm` has them:
-    dtype, weights, engine, context, cache_tokens; batch: sequences that are worked on at once.
+    Args:
+        versions: "latest", "all", or numbers: what is loaded.
+        traffic: version -> share of the requests that name no version; without it the highest version gets all.
+        queue: requests that wait at most, beyond those that are worked on; more are refused (429).
+        timeout_s: a request that has no answer then is given up (504).
+        max_batch_size: rows of axis 0 that run together at most; 1: requests are not put together.
+        batch_delay_ms: a request waits so long at most for others to come.
+        sizes: input -> its sizes, each a number or a name that means the same size everywhere, as [batch, length, 64].
+        most: name of a size -> the largest that is taken.
+        dtype: in which the network calculates.
+        weights: "quantized": as the file has them; "float": unpacked.
+        engine: "kernels" or "mindspore".
+        context: tokens of a sequence; None: up to 4096, as the model allows.
+        cache_tokens: tokens of all sequences that the cache holds.
+        batch: sequences that are worked on at once.
     """
 
     versions: str | tuple[int, ...] = "latest"
@@ -75,20 +80,21 @@ class ModelOptions:
 class Settings:
     """How a server runs.
 
-    repository: a folder with a folder for each model, which holds a folder for each version (docs/serving.md).
-    models: name -> file or directory, beside those of the repository; they stay as long as the server does.
-    load: names of the repository that are loaded at the start; None: all.
-    defaults: options of models that have no such key in their config.yaml.
-    api_keys: one of them has to come with a request; empty: everybody may ask.
-    admin_keys: who may load and unload. With api_keys and without these, nobody may.
-    body_bytes: largest body of a request.
-    all_bodies_bytes: bodies that are there at once, together; more are refused (429).
-    body_timeout_s: a body that is not there by then is not waited for (408).
-    requests: how many may be there at once; more are refused (429).
-    hosts: names of this server beside addresses and names that no public DNS has; without keys, browsers must use one
-        of them.
-    fixed: no request may load or unload a model, or change the traffic.
-    count_operators: /metrics has calls, seconds and bytes of operators, too (`ms_ascend_ops.monitoring`).
+    Args:
+        repository: a folder with a folder for each model, which holds a folder for each version (docs/serving.md).
+        models: name -> file or directory, beside those of the repository; they stay as long as the server does.
+        load: names of the repository that are loaded at the start; None: all.
+        defaults: options of models that have no such key in their config.yaml.
+        api_keys: one of them has to come with a request; empty: everybody may ask.
+        admin_keys: who may load and unload. With api_keys and without these, nobody may.
+        body_bytes: largest body of a request.
+        all_bodies_bytes: bodies that are there at once, together; more are refused (429).
+        body_timeout_s: a body that is not there by then is not waited for (408).
+        requests: how many may be there at once; more are refused (429).
+        hosts: names of this server beside addresses and names that no public DNS has; without keys, browsers must use
+            one of them.
+        fixed: no request may load or unload a model, or change the traffic.
+        count_operators: /metrics has calls, seconds and bytes of operators, too (`ms_ascend_ops.monitoring`).
     """
 
     repository: str | Path | None = None

@@ -12,6 +12,9 @@ __all__ = ["Checkpoint", "open_checkpoint"]
 def open_checkpoint(path: str | Path) -> Checkpoint:
     """Open a GGUF file, or a directory with config.json and safetensors.
 
+    Args:
+        path: the file or directory.
+
     Raises:
         FileNotFoundError: there is neither.
         ValueError: it cannot be read; the message names the file and what is wrong with it.
