@@ -29,7 +29,7 @@ Commands:
   cross-test
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
-            packages; --compile: only compile; other arguments go to pytest
+            packages; --compile: only compile; other arguments go to pytest, in place of these tests
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
             public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
@@ -246,43 +246,6 @@ sanitize() {
     fi
 }
 
-# For another architecture: compiled here, run by qemu (tests/aarch64/machine.sh). `--compile`: only that.
-cross_test() {
-    local architecture="${1:-}" build="$PWD/build/aarch64" machine python cpu
-    if [ "$architecture" != aarch64 ]; then
-        echo "build.sh: cross-test is for aarch64, got '$architecture'; see build.sh --help" >&2
-        return 2
-    fi
-    shift
-    machine="$build/machine"
-    bash tests/aarch64/machine.sh "$machine"
-    install_build_requirements
-    python="$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
-    (
-        flock 9
-        cmake -S . -B "$build" "-DCMAKE_TOOLCHAIN_FILE=$machine/toolchain.cmake" -DMS_ASCEND_OPS_PORTABLE=ON \
-            -DMS_ASCEND_OPS_TEST_BUILD=ON -DMS_ASCEND_OPS_UNITY=2 "-DPython_EXECUTABLE=$(command -v python)" \
-            "-DPython_INCLUDE_DIR=$machine/system/usr/include/python$python" \
-            "-DCMAKE_CXX_FLAGS=-idirafter $machine/system/usr/include" \
-            "-DPYTHON_MODULE_EXTENSION=.cpython-${python/./}-aarch64-linux-gnu.so" -DPYTHON_MODULE_DEBUG_POSTFIX=
-        cmake --build "$build" --parallel 2 9>&-
-    ) 9> "$build/lock"
-    if [ "${1:-}" = --compile ]; then
-        return
-    fi
-    copy_package "$build"
-    export MS_ASCEND_OPS_HOST_CALLS PYTHONPATH="$machine/site"
-    MS_ASCEND_OPS_HOST_CALLS="$(ls "$build"/host_calls*.so)"
-    # CPUs of each level of the vector unit (kernels/host/simd/vector_unit_select.cpp), and one case of each kernel.
-    for cpu in cortex-a72 neoverse-n1; do
-        echo "On an emulated $cpu:"
-        QEMU_CPU="$cpu" "$machine/python" -m pytest -q tests/kernels/host -m "not slow" -k "$AARCH64_UNITS" "$@"
-    done
-    echo "On the best CPU that is emulated:"
-    "$machine/python" -m pytest -q tests/aarch64 tests/kernels/host tests/kernels/test_*.py -m "not slow" --cases paths "$@"
-}
-# What the code of a level computes.
-AARCH64_UNITS="accuracy or arithmetic or cast or data_movement or packed_dots or products"
 # Reads the sources and imports nothing of them: neither MindSpore nor a build is needed. The packages are those of the
 # extra `docs`.
 docs() {
@@ -490,7 +453,7 @@ case "$command" in
     bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
-    cross-test) use_environment; cross_test "${arguments[@]}" ;;
+    cross-test) use_environment; . tests/aarch64/cross_test.sh; cross_test "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;

@@ -50,7 +50,7 @@ if [ ! -e "$folder/complete" ]; then
     python3 -m pip install --quiet --target "$folder/site" --only-binary=:all: --implementation cp --python-version "$version" \
         --abi "$abi" --abi abi3 --abi none --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 \
         --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 "numpy<2" ml_dtypes "llvmlite>=0.45,<0.51" pytest \
-        hypothesis pyyaml "click>=8.1"
+        hypothesis pyyaml "click>=8.1" tokenizers jinja2 "gguf>=0.10" safetensors
     rm -rf "$folder/debs" "$folder/apt"
     touch "$folder/complete"
 fi

@@ -62,13 +62,11 @@ const VectorUnit& Table(const char* name);
 static std::vector<Level> Levels()
 {
     // As Linux numbers them; headers of older systems do not know all.
-    constexpr unsigned long DOTPROD = 1ul << 20;  // of AT_HWCAP
-    constexpr unsigned long BF16 = 1ul << 14;     // of AT_HWCAP2
-    const bool hasDotprod = (getauxval(AT_HWCAP) & DOTPROD) != 0;
-    const bool hasBf16 = (getauxval(AT_HWCAP2) & BF16) != 0;
+    const auto has = [](unsigned long word, unsigned int bit) { return (getauxval(word) >> bit & 1) != 0; };
+    const bool hasDotprod = has(AT_HWCAP, 20);
     return {
 #if defined(HOST_PORTABLE_BF16)
-        {"armv8-bf16", hasDotprod && hasBf16, &armv8_bf16::Table},
+        {"armv8-bf16", hasDotprod && has(AT_HWCAP2, 14), &armv8_bf16::Table},
 #endif
         {"armv8-dotprod", hasDotprod, &armv8_dotprod::Table},
         {"armv8", true, &armv8::Table}};

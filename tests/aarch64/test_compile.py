@@ -1,0 +1,64 @@
+"""The library's sources for other compilers than the one that built it, where they are installed.
+
+Only syntax and templates: seconds, where the whole takes minutes (`build.sh cross-test aarch64 --compile`).
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.host.module import BUILD
+
+ROOT = Path(__file__).resolve().parents[2]
+CROSS = "aarch64-linux-gnu-g++"
+# Those of CMakeLists.txt that decide what is an error.
+FLAGS = ["-std=c++17", "-fsyntax-only", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unused-but-set-variable"]
+DEFINITIONS = ["-DHOST_ISA=native", "-D_GLIBCXX_USE_CXX11_ABI=0"]
+LEVELS = ["armv8-a", "armv8.2-a+dotprod+bf16"]
+# What a kernel is made of besides the vector unit: elements, rows with a sum, products, integers.
+KERNELS = ["silu_mul", "rms_norm", "matmul", "weight_quant_matmul"]
+
+
+def clang():
+    """The newest one."""
+    names = ["clang++", *(f"clang++-{version}" for version in range(30, 13, -1))]
+    return next(filter(shutil.which, names), "clang++-14")
+
+
+def compiles(compiler, *arguments):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    folders = [
+        ROOT / "kernels",
+        ROOT / "kernels/host",
+        BUILD / "generated",
+        *(ROOT / "kernels" / name for name in KERNELS),
+    ]
+    includes = [f"-I{folder}" for folder in folders]
+    command = [compiler, *FLAGS, *DEFINITIONS, *includes, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.findall(r".*(?:error|warning): .*", done.stderr)
+    assert done.returncode == 0, found[:5] or done.stderr
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_vector_unit_of_aarch64(level):
+    compiles(CROSS, f"-march={level}", ROOT / "kernels/host/simd/vector_unit.cpp")
+
+
+def test_vector_unit_of_clang():
+    compiles(clang(), "-march=native", ROOT / "kernels/host/simd/vector_unit.cpp")
+
+
+@pytest.mark.parametrize("compiler", [CROSS, clang()])
+def test_host_layer_and_kernels(compiler, tmp_path):
+    """Of the host layer what depends on the architecture. As one source, since headers take most of the time."""
+    names = ("runtime/job", "runtime/non_temporal", "simd/vector_unit_select")
+    sources = [ROOT / f"kernels/host/{name}.cpp" for name in names]
+    sources += [BUILD / f"generated/{name}_host.cpp" for name in KERNELS]
+    everything = tmp_path / "everything.cpp"
+    everything.write_text("".join(f'#include "{source}"\n' for source in sources))
+    compiles(compiler, "-DHOST_PORTABLE_AARCH64" if compiler == CROSS else "-Wno-return-type-c-linkage", everything)
