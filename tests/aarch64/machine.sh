@@ -56,8 +56,10 @@ if [ ! -e "$folder/complete" ]; then
 fi
 cat > "$folder/python" <<EOF
 #!/bin/sh
-# The best CPU that qemu has, unless QEMU_CPU names another one.
-exec qemu-aarch64-static -cpu "\${QEMU_CPU:-max}" -L "$folder/system" "$folder/system/usr/bin/python$version" "\$@"
+# The best CPU that qemu has, unless QEMU_CPU names another one. By its argument 0 Python finds itself: what it starts is
+# this script again.
+exec qemu-aarch64-static -cpu "\${QEMU_CPU:-max}" -L "$folder/system" -E PYTHONHOME="$folder/system/usr" -0 "$folder/python" \\
+    "$folder/system/usr/bin/python$version" "\$@"
 EOF
 chmod +x "$folder/python"
 cat > "$folder/toolchain.cmake" <<EOF

@@ -1,6 +1,6 @@
-"""The library's sources for other compilers than the one that built it, where they are installed.
+"""Compilers: which are too old, and the sources for others than the one that built the library, if they are installed.
 
-Only syntax and templates: seconds, where the whole takes minutes (`build.sh cross-test aarch64 --compile`).
+Of the sources only syntax and templates: the whole takes minutes (`build.sh cross-test aarch64 --compile`).
 """
 
 import re
@@ -12,7 +12,8 @@ import pytest
 
 from tests.kernels.host.module import BUILD
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").is_file(), reason="needs the source tree")
 CROSS = "aarch64-linux-gnu-g++"
 # Those of CMakeLists.txt that decide what is an error.
 FLAGS = ["-std=c++17", "-fsyntax-only", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unused-but-set-variable"]
@@ -62,3 +63,12 @@ def test_host_layer_and_kernels(compiler, tmp_path):
     everything = tmp_path / "everything.cpp"
     everything.write_text("".join(f'#include "{source}"\n' for source in sources))
     compiles(compiler, "-DHOST_PORTABLE_AARCH64" if compiler == CROSS else "-Wno-return-type-c-linkage", everything)
+
+
+def test_an_old_compiler_is_refused_first(tmp_path):
+    version = ["ID_RUN=1", "ID=GNU", "VERSION=8.3.0", "FORCED=1"]
+    options = [f"-DCMAKE_CXX_COMPILER_{option}" for option in version]
+    command = ["cmake", "-S", ROOT, "-B", tmp_path, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.startswith("error: the compiler must be g++ 9 or clang++ 14 or later, got g++ 8.3.0 at ")
