@@ -15,6 +15,7 @@ Commands:
             sanitize have it, too; --thorough --sample 7: one of 7 of those
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
             MindFormers), in environments of their own in build, which are made; arguments go to pytest
+            test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -58,7 +59,7 @@ Variables:
   MS_ASCEND_OPS_UNITY
                as how many sources the kernels are compiled (default: 8); 0: every source by itself, so that after a change
                only that one is compiled
-  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
+  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore has wheels for
 EOF
 }
 
@@ -437,6 +438,25 @@ clients() {
     clients_mindformers "$@"
 }
 
+# The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
+other_mindspore() {
+    local version="${1:-}"
+    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
+        echo "build.sh: test --mindspore needs a version, e.g. test --mindspore 2.8.0" >&2
+        return 2
+    fi
+    local environment="$PWD/build/mindspore-$version"
+    if [ ! -x "$environment/bin/python" ]; then
+        python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing MindSpore $version into $environment; the first time this takes some minutes."
+    logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
+        "mindspore==$version"
+    run_pytest -rs tests "${@:2}"
+}
+
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
 # before brings NumPy 2, with which MindSpore 2.10 fails. PyTorch is there for the same networks in transformers.
 clients_mindformers() {
@@ -468,6 +488,7 @@ for argument in "$@"; do
     case "$argument" in
         --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
         --clients) [ "$command" = test ] && command=clients ;;
+        --mindspore) [ "$command" = test ] && command=other_mindspore ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
@@ -477,10 +498,11 @@ trap ended EXIT
 trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
 trap 'stop_child; exit 143' TERM
 case "$command" in
-    bench | check | clients | compile | demo | fresh-check | host | portable | release-check | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
 esac
 case "$command" in
-    bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
+        use_environment; "$command" "${arguments[@]}" ;;
     release-check) use_environment; python -m tests.release ;;
     fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
