@@ -27,6 +27,10 @@ Commands:
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
             case of each shape. sanitize --portable: with the vector units that portable has
+  cross-test
+            cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
+            layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
+            packages; --compile: only compile; other arguments go to pytest, in place of these tests
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
             public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
@@ -197,17 +201,22 @@ compile_alone() {
 
 # A special build and a copy of the package around it; then goes into that copy.
 stage() {
-    local name="$1" stage="$PWD/build/$1/stage"
-    compile "$name"
+    compile "$1"
     apart python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
         "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
+    copy_package "$PWD/build/$1"
+}
+
+# A copy of the package and the tests, with what was built in a folder; then goes into that copy.
+copy_package() {
+    local stage="$1/stage"
     rm -rf "$stage"
     mkdir -p "$stage"
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
     cp -rp pyproject.toml ms_ascend_ops tests "$stage"
     cp -rp benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_*.so
-    cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
+    cmake --install "$1" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
 }
 
@@ -507,6 +516,7 @@ case "$command" in
     fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
+    cross-test) use_environment; . tests/aarch64/cross_test.sh; cross_test "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
