@@ -490,9 +490,13 @@ def test_verify_must_be_inputs(verify, error, got):
 
 
 def test_inputs_that_do_not_fit_are_named():
-    message = r"^optimize: the network fails on verify, a Tensor of shape \(2, 7\): .*MatMul"
-    with pytest.raises(ValueError, match=message):
-        optimize(nn.Dense(8, 8), verify=[tensor(np.ones((2, 7)), "float32")])
+    message = r"^optimize: the network fails on verify, x: a Tensor of shape \(2, 7\): .*MatMul"
+    wrong = tensor(np.ones((2, 7)), "float32")
+    with pytest.raises(ValueError, match=message) as raised:
+        optimize(nn.Dense(8, 8), verify=[wrong])
+    assert "C++" not in str(raised.value)
+    with pytest.raises(TypeError, match=r"verify, x: a Tensor of shape \(2, 7\), int: .*takes 2 positional arguments"):
+        optimize(nn.Dense(8, 8), verify=[wrong, 3])
 
 
 def test_a_table_fits_a_terminal():
