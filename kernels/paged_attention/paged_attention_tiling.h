@@ -33,7 +33,7 @@ struct PagedAttentionTilingData {
     uint64_t blockSize;
     uint64_t tableBlocks;  // of a sequence
     uint64_t workspacePerCore;
-    uint64_t window;      // keys that a query sees at most; 0: all
+    uint64_t window;           // keys that a query sees at most; 0: all
     uint64_t sharedWorkspace;  // behind those of the cores: what parts come to
     uint32_t headSize;
     uint32_t valueSize;
