@@ -23,8 +23,8 @@ namespace ms_ascend_ops {
 template <typename T>
 class ConvolutionWeightGradient {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T, true>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR dy, GM_ADDR x, GM_ADDR sums, GM_ADDR workspace,
@@ -34,11 +34,10 @@ public:
         dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy));
         sumGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(sums));
         columns_.Init(x, tiling, pipe);
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t elements = tiling.tileRows * tiling.tileCols * ColumnChunkAt(tiling, 0).terms;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
-            columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-            own += tiling.columnBytes;
+            own.TakeBytes(columnGm_[buffer], elements, tiling.columnBytes);
         }
     }
 

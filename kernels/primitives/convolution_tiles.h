@@ -21,8 +21,8 @@ namespace ms_ascend_ops {
 template <typename T, typename RESULT>
 class Convolution {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
+    using Operand = GmMatrix<T, true>;
+    using Result = GmMatrix<RESULT>;
     using Product = MatmulObject<Operand, Operand, Result>;
     Product product;
 
@@ -32,16 +32,14 @@ public:
         tiling_ = tiling;
         columns_.Init(x, tiling, pipe);
         weight_.Init(weight, workspace + tiling.workspacePerCore * tiling.cores, tiling, columns_);
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t positions = tiling.tileRows * tiling.tileCols;
         const uint32_t terms = ColumnChunkAt(tiling, 0).terms;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
-            columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), positions * terms);
-            own += tiling.columnBytes;
+            own.TakeBytes(columnGm_[buffer], positions * terms, tiling.columnBytes);
         }
         for (uint32_t buffer = 0; buffer < 2 && tiling.finished != 0; ++buffer) {
-            sumGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ RESULT*>(own), positions * tiling.tileOut);
-            own += static_cast<uint64_t>(positions) * tiling.tileOut * sizeof(RESULT);
+            own.Take(sumGm_[buffer], static_cast<uint64_t>(positions) * tiling.tileOut);
         }
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
         first_ = core < tiling.cores ? core : tiling.tasks;

@@ -85,9 +85,9 @@ template <typename T, typename RESULT>
 class TileProducts {
 public:
     // Of integers x is never transposed.
-    using Left = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, !AscendC::IsSameType<T, int8_t>::value>;
-    using Right = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
+    using Left = GmMatrix<T, !AscendC::IsSameType<T, int8_t>::value>;
+    using Right = GmMatrix<T, true>;
+    using Result = GmMatrix<RESULT>;
     MatmulObject<Left, Right, Result> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const ProductTilingData& tiling)
@@ -145,13 +145,12 @@ public:
     {
         tiling_ = tiling;
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t elements = tiling.tileRows * tiling.tileCols;
         chunkElements_ = tiling.chunkRows * ProductStride(tiling.tileCols);
         for (uint32_t i = 0; i < COUNT; ++i) {
             for (uint32_t buffer = 0; buffer < 2; ++buffer) {
-                productGm_[buffer][i].SetGlobalBuffer(reinterpret_cast<__gm__ PRODUCT*>(own), elements);
-                own += elements * sizeof(float);
+                own.Take(productGm_[buffer][i], elements);
             }
             pipe.InitBuffer(productQueue_[i], 2, chunkElements_ * sizeof(float));
         }
