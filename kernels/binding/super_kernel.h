@@ -103,7 +103,6 @@ public:
 
     // Whether the caller's memory is what the results need. Throws std::invalid_argument.
     void CheckResults(const TensorDesc* given) const;
-    uint64_t ArenaBytes() const { return arenaBytes_; }
     // Whether it is for these inputs.
     bool Fits(const std::vector<TensorDesc>& inputs) const;
 
