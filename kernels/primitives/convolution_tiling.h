@@ -120,13 +120,11 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.padTop = static_cast<int32_t>(params.pad_top);
     tiling.padLeft = static_cast<int32_t>(params.pad_left);
     tiling.channelsLast = last ? 1 : 0;
-    const auto places = [](int64_t along, int64_t window, int64_t dilation, int64_t padding, int64_t stride) {
-        return (along + padding - (window - 1) * dilation - 1) / stride + 1;
-    };
-    const int64_t rows = places(tiling.height, tiling.kernelHeight, tiling.dilationHeight,
-                                params.pad_top + params.pad_bottom, tiling.strideHeight);
-    const int64_t cols = places(tiling.width, tiling.kernelWidth, tiling.dilationWidth,
-                                params.pad_left + params.pad_right, tiling.strideWidth);
+    const auto length = [](int64_t size, int64_t dilation) { return (size - 1) * dilation + 1; };
+    const int64_t rows = WindowCount(tiling.height + params.pad_top + params.pad_bottom,
+                                     length(tiling.kernelHeight, tiling.dilationHeight), tiling.strideHeight);
+    const int64_t cols = WindowCount(tiling.width + params.pad_left + params.pad_right,
+                                     length(tiling.kernelWidth, tiling.dilationWidth), tiling.strideWidth);
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
     if (!last) {  // from a channel to the next
