@@ -72,7 +72,7 @@ public:
         queue_.EnQue(local_);
     }
 
-    // What was loaded, with zeros around it.
+    // Begins with the loaded elements, and zeros around them.
     __aicore__ inline void Begin()
     {
         local_ = queue_.template DeQue<T>();

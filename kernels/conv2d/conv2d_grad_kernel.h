@@ -118,7 +118,7 @@ private:
     Columns<T> columns_;
 };
 
-// What SumChunks takes.
+// SumChunks reads sums through this.
 struct PartialSums {
     uint32_t chunks;
     uint32_t chunkStride;

@@ -50,7 +50,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     return PlanProduct(params.x, platform, epilogue, tiling);
 }
 
-// What the kernel adds up parts with, SumChunks.
+// SumChunks adds parts up in pieces of so many columns.
 constexpr uint32_t SUM_COLS = 1024;
 constexpr uint32_t SUM_ROWS = 4;
 constexpr uint64_t SUM_BYTES = (2 * SUM_ROWS + 3) * SUM_COLS * sizeof(float);

@@ -24,7 +24,7 @@
 
 namespace ms_ascend_ops {
 
-// What is added to tiles of float sums, z, and its statistics.
+// Adds bias, shift and residual to tiles of float sums, which makes z, and takes the statistics of z.
 template <typename T, typename G>
 class NormEpilogue {
 public:

@@ -108,7 +108,7 @@ private:
         uint64_t slot;
         uint32_t count;
     };
-    // What AttentionKeys() asks for.
+    // AttentionKeys() reads these.
     struct View {
         uint64_t queryLength;
         uint64_t keyLength;
@@ -160,7 +160,7 @@ private:
         return static_cast<uint64_t>(length);
     }
 
-    // Of each part of so many; the last has what is left. Whole blocks of the usual sizes.
+    // Each part has so many keys; the last has what is left. Whole blocks of the usual sizes.
     __aicore__ inline uint64_t PartKeys(uint64_t seen) const
     {
         const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
@@ -212,7 +212,7 @@ private:
         }
     }
 
-    // Where row `row` of the tile is in a tensor of `size` elements a head.
+    // Returns where row `row` of the tile is in a tensor of `size` elements a head.
     __aicore__ inline uint64_t PlaceOf(uint32_t row, uint32_t size) const
     {
         const uint64_t token = row / headCount_;

@@ -76,7 +76,7 @@ public:
     }
 
 private:
-    // What a tile of columns is multiplied and masked as.
+    // A tile of columns is multiplied and masked by these.
     struct Columns {
         uint64_t first;  // key
         uint32_t cols;
@@ -98,7 +98,7 @@ private:
         const AttentionRange seen = AttentionKeys(view_, firstPosition, lastPosition);
         const uint64_t begin = seen.begin / tiling_.tileCols * tiling_.tileCols;
         const uint64_t end = seen.end;
-        // What all rows of the tile see needs no look at each.
+        // Keys that all rows of the tile see need no look at each.
         const AttentionRange all{AttentionKeys(view_, lastPosition, lastPosition).begin,
                                  AttentionKeys(view_, firstPosition, firstPosition).end};
         softmax_.Start(rowCount_);

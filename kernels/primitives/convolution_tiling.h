@@ -269,7 +269,7 @@ inline void PlanTiles(const Platform& platform, uint32_t bytes, ConvolutionTilin
     tiling.tasks = tasks();
 }
 
-// What an epilogue keeps in the Unified Buffer.
+// An epilogue keeps so many bytes in the Unified Buffer.
 struct EpilogueBytes {
     uint64_t perElement;  // of a chunk of a tile, without the float sums, of which there are two chunks
     uint64_t perRow;      // of a chunk

@@ -41,7 +41,7 @@ public:
     // Elements from a row to the next, as it lies in memory.
     __aicore__ inline uint32_t Stride() const { return tiling_.weightStride; }
 
-    // What the columns of a chunk are multiplied with.
+    // Returns the weight that the columns of a chunk are multiplied with.
     __aicore__ inline AscendC::GlobalTensor<T> At(const ConvolutionTile& tile, const ColumnChunk& chunk) const
     {
         if (IsTransposed()) {

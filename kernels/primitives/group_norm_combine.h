@@ -12,8 +12,8 @@
 
 namespace ms_ascend_ops {
 
-// What stage 2 begins with: the sums of groups or of channels; the means of pieces of channels, not less K, and the
-// squares from them; or x itself, which goes to y then.
+// Stage 2 begins with one of these: the sums of groups or of channels; the means of pieces of channels, not less K, and
+// the squares from them; or x itself, which goes to y then.
 enum class GroupNormFrom { GROUPS, CHANNELS, MEANS, X };
 
 // Stage 2.

@@ -85,7 +85,7 @@ public:
         }
     }
 
-    // Of pieces: the shift, the sum of what is left, and that of its squares.
+    // Sums up pieces: the shift, the sum of what is left, and that of its squares.
     __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
     {
         constexpr int32_t BLOCK = static_cast<int32_t>(FLOATS_PER_BLOCK);
@@ -230,7 +230,7 @@ private:
         pieces_.Scale(REST, full, last);
         AscendC::Sub(square, square, work, count);
         MeanOfPieces(rest_, full, last);
-        // Where the first piece is far from the mean of all, so is d from precise: what is left is small.
+        // If the first piece is far from the mean of all, d is far from precise, too: what is left is small.
         MeanOfPieces(rstdBlocks_, full, last);
         AscendC::Add(rest_, rest_, rstdBlocks_, blockCount);
         AscendC::Mul(mean, mean, mean, count);
@@ -276,7 +276,7 @@ private:
         StoreQueued(outQueueY_, yGm_[row * cols_ + column], yLocal, shape);
     }
 
-    // Where c = x - k is kept: in y's place, or in x's float copy.
+    // Returns where c = x - k is kept: in y's place, or in x's float copy.
     __aicore__ inline AscendC::LocalTensor<float> Shifted([[maybe_unused]] const AscendC::LocalTensor<T>& y,
                                                           [[maybe_unused]] const AscendC::LocalTensor<float>& x) const
     {

@@ -38,7 +38,7 @@ __aicore__ inline ProductTile ProductTileAt(const ProductTilingData& tiling, uin
             cols < tiling.tileCols ? static_cast<uint32_t>(cols) : tiling.tileCols};
 }
 
-// Where a tile begins in the output.
+// Returns where a tile begins in the output.
 __aicore__ inline uint64_t OutputOffset(const ProductTilingData& tiling, const ProductTile& tile)
 {
     return tile.batch * tiling.yBatch + tile.row * tiling.n + tile.col;
@@ -57,7 +57,7 @@ __aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
     return core < tiling.cores ? core : tiling.tasks;
 }
 
-// Those tasks, as tiles.
+// Walks over those tasks as tiles.
 class TilesInTurn {
 public:
     __aicore__ inline explicit TilesInTurn(const ProductTilingData& tiling)
@@ -84,7 +84,7 @@ private:
 template <typename T, typename RESULT>
 class TileProducts {
 public:
-    // Of integers x is never transposed.
+    // An x of integers is never transposed.
     using Left = GmMatrix<T, !AscendC::IsSameType<T, int8_t>::value>;
     using Right = GmMatrix<T, true>;
     using Result = GmMatrix<RESULT>;
@@ -118,7 +118,7 @@ private:
     AscendC::GlobalTensor<T> weightGm_;
 };
 
-// What the vector unit has of the products of a tile at a time: some rows of each, and room to work in.
+// The vector unit takes this of the products of a tile at a time: some rows of each, and room to work in.
 template <uint32_t COUNT, typename PRODUCT = float>
 struct ProductChunk {
     AscendC::LocalTensor<PRODUCT> products[COUNT];

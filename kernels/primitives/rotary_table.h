@@ -126,7 +126,7 @@ private:
         }
     }
 
-    // Where the values of the second elements begin, behind those of the first ones: at a block.
+    // Returns where the values of the second elements begin, behind those of the first ones: at a block.
     __aicore__ inline uint32_t Behind(uint32_t positions) const
     {
         constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(uint16_t);

@@ -23,16 +23,16 @@ struct HeadTile {
     __aicore__ inline uint32_t Heads() const { return positions * heads; }
 };
 
-// Where the heads of a tile are in global memory: head j of position i begins at offset + i * positionStride +
-// j * headStride.
+// The heads of a tile are in global memory: head j of position i begins at offset + i * positionStride + j *
+// headStride.
 struct HeadPlace {
     uint64_t offset;
     uint64_t positionStride;
     uint64_t headStride;
 };
 
-// What moves the heads of a tile: `count` copies of rows, from each copy to the next `gmStep` elements in global memory
-// and `ubStep` in the Unified Buffer.
+// Moves the heads of a tile: `count` copies of rows, from each copy to the next `gmStep` elements in global memory and
+// `ubStep` in the Unified Buffer.
 struct HeadCopies {
     uint32_t count;
     uint64_t gmStep;

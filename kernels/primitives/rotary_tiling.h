@@ -21,7 +21,7 @@ struct Need {
     uint64_t perPosition;  // of the table
 };
 
-// What is turned of a head. `rotaryDim` is 0 where it is the whole head.
+// The part of a head that is rotated. `rotaryDim` is 0 where it is the whole head.
 struct Pairs {
     bool interleave;
     int64_t rotaryDim;
@@ -90,7 +90,7 @@ struct Walk {
     uint64_t tableInner;
     uint64_t period;  // positions after which the table repeats within a sequence
 
-    // Where every sequence has tables of its own, also a single one, all are one long sequence.
+    // If every sequence has tables of its own, also a single one, all are one long sequence.
     void Join()
     {
         if (tables == sequences) {

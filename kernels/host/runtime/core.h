@@ -101,7 +101,7 @@ public:
     void Settle();
     // The same, and waits for the other cores.
     void Synchronize();
-    // Where the bytes at this UB address are now; everything recorded has run.
+    // Returns where the bytes at this UB address are now; everything recorded has run.
     const char* Read(const char* ub);
     // The bytes of this UB range are not needed any more.
     void Discard(const char* ub, uint32_t bytes);
