@@ -128,7 +128,7 @@ enum class InstructionKind : uint8_t {
     COPY_OUT_ADD,  // the same, adding floats
     DISCARD,       // the bytes of operand 0 are not needed any more
     OVERWRITE,     // the bytes of operand 0 are about to be written by a scalar
-    SETTLE         // global memory may change now: nothing may be read from there any more
+    FENCE          // global memory may change now: nothing may be read from there any more
 };
 
 struct Instruction {

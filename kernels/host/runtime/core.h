@@ -98,7 +98,7 @@ public:
     // The same at the end of a block: the Unified Buffer is not needed any more.
     void Finish();
     // And makes every view a copy of its own, so that other cores may change the source.
-    void Settle();
+    void Fence();
     // The same, and waits for the other cores.
     void Synchronize();
     // Returns where the bytes at this UB address are now; everything recorded has run.
