@@ -1,7 +1,7 @@
 /*!
  * Convolutions as an implicit product of matrices, tile by tile of the output.
  *
- * A core takes tiles of positions in turn; its vector unit makes the columns of a chunk of terms in the workspace
+ * A core takes tiles of positions in turn; its vector unit makes the columns of a chunk of K in the workspace
  * (convolution_columns.h) while its cube multiplies those before with the weight. Sums of several chunks are added up
  * in global memory, in order. The cube writes the output itself, or float sums go through the workspace to the vector
  * unit, which finishes them.
@@ -34,9 +34,9 @@ public:
         weight_.Init(weight, workspace + tiling.workspacePerCore * tiling.cores, tiling, columns_);
         CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t positions = tiling.tileRows * tiling.tileCols;
-        const uint32_t terms = ColumnChunkAt(tiling, 0).terms;
+        const uint32_t k = ColumnChunkAt(tiling, 0).k;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
-            own.TakeBytes(columnGm_[buffer], positions * terms, tiling.columnBytes);
+            own.TakeBytes(columnGm_[buffer], positions * k, tiling.columnBytes);
         }
         for (uint32_t buffer = 0; buffer < 2 && tiling.finished != 0; ++buffer) {
             own.Take(sumGm_[buffer], static_cast<uint64_t>(positions) * tiling.tileOut);
@@ -161,7 +161,7 @@ private:
         const int cols = last ? outs : positions;
         // Elements from a row of each matrix to the next.
         const int weightStride = static_cast<int>(weight_.Stride());
-        const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.terms)
+        const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.k)
                                                        : (direct ? tiling_.width : tile.Positions()));
         const int resultStride = stride == 0 ? cols : static_cast<int>(stride);
         const bool transposed = weight_.IsTransposed();
@@ -170,9 +170,9 @@ private:
         if (last) {
             product.SetOrgShape(rows, weightStride, columnStride, weightStride, resultStride);
         } else {
-            product.SetOrgShape(weightStride, columnStride, weightStride, static_cast<int>(chunk.terms), resultStride);
+            product.SetOrgShape(weightStride, columnStride, weightStride, static_cast<int>(chunk.k), resultStride);
         }
-        product.SetSingleShape(rows, cols, static_cast<int>(chunk.terms));
+        product.SetSingleShape(rows, cols, static_cast<int>(chunk.k));
         product.SetTensorA(last ? columns : weight, !last && transposed);
         product.SetTensorB(last ? weight : columns, last && !transposed);
         product.template IterateAll<false>(result, step.chunk == 0 ? 0 : 1, false, true);
