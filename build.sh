@@ -15,6 +15,7 @@ Commands:
             sanitize have it, too; --thorough --sample 7: one of 7 of those
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
             MindFormers), in environments of their own in build, which are made; arguments go to pytest
+            test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -34,6 +35,12 @@ Commands:
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
   check-cann
             compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
+  release-check
+            make wheel and source distribution, install each in a fresh environment, and call some functions and commands
+            there; PyTorch without MindSpore, too
+  fresh-check
+            each command of this script as the first one of a fresh clone, in a fresh environment, and two at a time; names of
+            commands: only those
   test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report;
             --emulated: on the emulated device, with few elements where calls are timed
   clean     delete what was built
@@ -52,7 +59,7 @@ Variables:
   MS_ASCEND_OPS_UNITY
                as how many sources the kernels are compiled (default: 8); 0: every source by itself, so that after a change
                only that one is compiled
-  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
+  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore has wheels for
 EOF
 }
 
@@ -358,6 +365,9 @@ check() {
 # mypy sees cells/, export/ and the others by links where an installation has them.
 types() {
     local folder links="build/installed/ms_ascend_ops"
+    if ! command -v mypy > /dev/null; then
+        install_for_tests  # whose packages have types that it reads
+    fi
     mkdir -p "$links"
     for folder in $(sed -n 's/^"ms_ascend_ops\.\w*" = "\(\w*\)"$/\1/p' pyproject.toml); do
         ln -sfn "$PWD/$folder" "$links/$folder"
@@ -365,10 +375,14 @@ types() {
     mypy "$@"
 }
 
-run_tests() {
-    # Built with what the tests build with: no second environment for that.
+# Built with what the tests build with: no second environment for that.
+install_for_tests() {
     install_build_requirements
     python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
+}
+
+run_tests() {
+    install_for_tests
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
@@ -397,6 +411,25 @@ clients() {
     mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -v '^tests/mindformers/')
     run_pytest -m clients "${files[@]}" "$@"
     clients_mindformers "$@"
+}
+
+# The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
+other_mindspore() {
+    local version="${1:-}"
+    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
+        echo "build.sh: test --mindspore needs a version, e.g. test --mindspore 2.8.0" >&2
+        return 2
+    fi
+    local environment="$PWD/build/mindspore-$version"
+    if [ ! -x "$environment/bin/python" ]; then
+        python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing MindSpore $version into $environment; the first time this takes some minutes."
+    logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
+        "mindspore==$version"
+    run_pytest -rs tests "${@:2}"
 }
 
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
@@ -430,6 +463,7 @@ for argument in "$@"; do
     case "$argument" in
         --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
         --clients) [ "$command" = test ] && command=clients ;;
+        --mindspore) [ "$command" = test ] && command=other_mindspore ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
@@ -438,10 +472,13 @@ done
 trap ended EXIT
 trap 'echo "build.sh: interrupted" >&2; exit 130' INT
 case "$command" in
-    bench | check | clients | compile | demo | host | portable | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
 esac
 case "$command" in
-    bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
+        use_environment; "$command" "${arguments[@]}" ;;
+    release-check) use_environment; python -m tests.release ;;
+    fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;

@@ -1,4 +1,7 @@
-"""Builds the kernel library and the Python module with CMake. Everything else stands in pyproject.toml."""
+"""Builds the kernel library and the Python module with CMake, and the description for an index of packages.
+
+Everything else stands in pyproject.toml.
+"""
 
 import fcntl
 import os
@@ -61,4 +64,36 @@ class CMakeBuild(build_ext):
         cmake("--install", BUILD, "--prefix", SOURCE / "ms_ascend_ops")
 
 
-setup(ext_modules=[Extension("ms_ascend_ops._C", sources=[])], cmdclass={"build_ext": CMakeBuild})
+def description(readme: str, version: str, source: str = "") -> str:
+    """README.md for a page that has no folder beside it.
+
+    Links and pictures lead to `source`, the address of the repository, at the tag of this version. While there is none,
+    they are the path of the file, which the source distribution has.
+    """
+
+    def standing_alone(link: re.Match) -> str:
+        picture, text, target = link.groups()
+        if target.startswith("#"):  # indexes give headings no names
+            return text
+        if not source:
+            return f"`{target}`" if text == target else f"{text} (`{target}`)"
+        return f"{picture}[{text}]({source}/{'raw' if picture else 'blob'}/v{version}/{target})"
+
+    return re.sub(r"(!?)\[([^\]]+)\]\((?!https?:)([^)\s]+)\)", standing_alone, readme)
+
+
+def from_files() -> str:
+    """The description of this tree."""
+    version = re.search(r'__version__ = "(.+)"', (SOURCE / "ms_ascend_ops/version.py").read_text())[1]
+    urls = (SOURCE / "pyproject.toml").read_text().partition("\n[project.urls]\n")[2].partition("\n[")[0]
+    source = re.search(r'^Source = "(.+?)/?"', urls, re.MULTILINE)
+    return description((SOURCE / "README.md").read_text(encoding="utf-8"), version, source[1] if source else "")
+
+
+if __name__ == "__main__":
+    setup(
+        ext_modules=[Extension("ms_ascend_ops._C", sources=[])],
+        cmdclass={"build_ext": CMakeBuild},
+        long_description=from_files(),
+        long_description_content_type="text/markdown",
+    )

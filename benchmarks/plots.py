@@ -18,10 +18,14 @@ from matplotlib import pyplot
 __all__ = ["bars", "peak_flops", "roofline"]
 
 _CHARACTERS = 60  # of the labels below a panel: more would overlap
+_CALCULATES = 16  # FLOP a byte, from which on a share of memcpy's speed says nothing
 
 
 def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
-    """Bars of the bandwidth as a share of memcpy's: a panel for each operator and dtype, a group for each shape."""
+    """A panel for each operator and dtype, a group of bars for each shape.
+
+    A bar is the bandwidth as a share of memcpy's; of products and attention, which calculate, it is GFLOP/s.
+    """
     grouped = panels(outcomes)
     measured = {name for outcome in outcomes for name, result in outcome.results.items() if result.seconds}
     names = [name for name in outcomes[0].results if name in measured and name not in COPIES]
@@ -32,24 +36,32 @@ def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[len(grouped) :]:
         axis.remove()
     for axis, (title, group) in zip(axes.flat, grouped.items(), strict=False):
+        calculates = all((outcome.case.flops or 0) >= _CALCULATES * outcome.case.bytes for outcome in group)
         for position, name in enumerate(names):
-            heights = []
-            for outcome in group:
-                copy, result = outcome.fastest(COPIES), outcome.results[name]
-                heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
+            heights = [_height(outcome, name, calculates) for outcome in group]
             places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
             axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
         sizes = [str(o.case.size) for o in group]
         slanted = sum(map(len, sizes)) > _CHARACTERS
         axis.set_xticks(range(len(group)), sizes, rotation=20 if slanted else 0, ha="right" if slanted else "center")
-        axis.set(title=title, ylabel="% of memcpy's speed")
-        axis.axhline(100, color="0.5", linewidth=0.8)
+        axis.set(title=title, ylabel="GFLOP / s" if calculates else "% of memcpy's speed")
+        if not calculates:
+            axis.axhline(100, color="0.5", linewidth=0.8)
         axis.grid(axis="y", alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(names), 4))
     figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _height(outcome: Outcome, name: str, calculates: bool) -> float:
+    copy, result = outcome.fastest(COPIES), outcome.results[name]
+    if not result.seconds:
+        return 0.0
+    if calculates:
+        return (outcome.case.flops or 0) / result.median / 1e9
+    return 100 * copy.median / result.median if copy else 0.0
 
 
 def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
@@ -90,10 +102,15 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     intensities = [count / outcome.case.bytes for count, (outcome, _) in zip(flops, drawn, strict=True)]
     x = np.geomspace(min(intensities) / 3, max(*intensities, peak / bandwidth) * 3, 200)
     axis.loglog(x, np.minimum(x * bandwidth, peak) / 1e9, color="black", linewidth=1.2)
-    axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), va="bottom")
+    below: dict[str, Any] = {
+        "va": "top",
+        "textcoords": "offset points",
+        "xytext": (8, -2),
+    }  # the roof rises away from it
+    axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), **below)
     if cached > 1.2 * bandwidth:
         axis.loglog(x, np.minimum(x * cached, peak) / 1e9, color="black", linewidth=0.8, linestyle="--")
-        axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (x[0], x[0] * cached / 1e9), va="bottom")
+        axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (x[0], x[0] * cached / 1e9), **below)
     axis.annotate(f"matmul {peak / 1e9:.0f} GFLOP/s", (x[-1], peak / 1e9), ha="right", va="bottom")
     titles = list(panels([outcome for outcome, _ in drawn]))
     colors = pyplot.get_cmap("tab20")

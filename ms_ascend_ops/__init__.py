@@ -3,33 +3,20 @@
     from ms_ascend_ops import RMSNorm, SwiGLU, ops
 
 The names are imported when they are used: `ms_ascend_ops._C` and `ms_ascend_ops.registry` need no MindSpore, and the
-layers are built on the operators, not the other way round.
+layers are built on the operators, not the other way round. All layers of `ms_ascend_ops.cells` are names here.
 """
 
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from ms_ascend_ops.version import __version__
+from ms_ascend_ops.lazy import lazy_attributes
+from ms_ascend_ops.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.cells import *  # noqa: F403
 
 _ORIGINS = {
-    "GEGLU": "ms_ascend_ops.cells",
-    "GELU": "ms_ascend_ops.cells",
-    "AddRMSNorm": "ms_ascend_ops.cells",
-    "Conv2d": "ms_ascend_ops.cells",
-    "Conv2dGroupNorm": "ms_ascend_ops.cells",
-    "Dense": "ms_ascend_ops.cells",
-    "GroupNorm": "ms_ascend_ops.cells",
-    "KVCache": "ms_ascend_ops.cells",
-    "LayerNorm": "ms_ascend_ops.cells",
-    "MoEFeedForward": "ms_ascend_ops.cells",
-    "RMSNorm": "ms_ascend_ops.cells",
-    "RotaryEmbedding": "ms_ascend_ops.cells",
-    "SlicedDense": "ms_ascend_ops.cells",
-    "SparseDense": "ms_ascend_ops.cells",
-    "SwiGLU": "ms_ascend_ops.cells",
-    "QuantDense": "ms_ascend_ops.cells",
-    "QuantMoEFeedForward": "ms_ascend_ops.cells",
-    "WeightQuantDense": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
     "optimize_mindir": "ms_ascend_ops.export",
     "cpu_builtins": "ms_ascend_ops.export",
@@ -41,51 +28,21 @@ _ORIGINS = {
 }
 _MODULES = ("cells", "export", "ops")
 
-__all__ = [
-    "GEGLU",
-    "GELU",
-    "AddRMSNorm",
-    "Conv2d",
-    "Conv2dGroupNorm",
-    "Dense",
-    "GroupNorm",
-    "KVCache",
-    "LayerNorm",
-    "MoEFeedForward",
-    "QuantDense",
-    "QuantMoEFeedForward",
-    "RMSNorm",
-    "RotaryEmbedding",
-    "SlicedDense",
-    "SparseDense",
-    "SwiGLU",
-    "WeightQuantDense",
-    "__version__",
-    "bundle",
-    "cells",
-    "cpu_builtins",
-    "export",
-    "export_mindir",
-    "get_num_threads",
-    "load",
-    "ops",
-    "optimize",
-    "optimize_mindir",
-    "set_num_threads",
-]
+
+_public = lazy_attributes(__name__, _ORIGINS | {name: f"{__name__}.{name}" for name in _MODULES})
 
 
 def __getattr__(name: str) -> Any:
     if name == "_C":
         return import_module(f"{__name__}.library").native()
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name in _ORIGINS:
-        value = getattr(import_module(_ORIGINS[name]), name)
-        globals()[name] = value
+    if name == "__all__":
+        return __dir__()
+    if name[:1].isupper() and name in (layers := _public("cells")).__all__:
+        globals()[name] = value = getattr(layers, name)
         return value
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return _public(name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    layers = import_module(f"{__name__}.cells").__all__ if find_spec("mindspore") else []  # PyTorch needs no MindSpore
+    return sorted({"__version__", *_ORIGINS, *_MODULES, *layers})

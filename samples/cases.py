@@ -152,6 +152,8 @@ class Case:
     @property
     def flops(self) -> float | None:
         """Floating-point operations, if the operator says how many an element takes."""
+        if self.operator.operations is not None:
+            return self.operator.operations(self.arrays)
         if self.operator.flops is None:
             return None
         per_element = self.operator.flops[0] + (self.operator.flops[1] if self.gradient else 0)

@@ -47,6 +47,7 @@ _OPTIONAL: dict[str, Any] = {
     "GRADIENT": None,
     "TOLERANCES": {},
     "FLOPS": None,
+    "operations": None,
     "bytes_moved": None,
     "onnx": None,
     "CANN": {},
@@ -111,6 +112,7 @@ class Operator:
     gradient: tuple[Call, ...]
     tolerances: Mapping[str, float]
     flops: tuple[float, float] | None
+    operations: Callable[[Mapping[str, NDArray[Any]]], float] | None
     bytes_moved: Callable[..., int] | None
     cann: Mapping[str, Callable[..., Any]]
     cann_shape: tuple[int, ...] | None

@@ -43,6 +43,17 @@ def assert_accurate(actual, golden, dtype, terms=None):
     )
 
 
+def assert_close(actual, expected, rtol=0.0, atol=1e-5, **options):
+    """For float32 sums of the same terms in another order: `atol` is that of values of about 1.
+
+    Where they are larger, it grows with the largest one, as the rounding of sums does that cancel. Their order differs
+    between CPUs and between alignments of memory.
+    """
+    sizes = np.abs(np.asarray(expected, np.float64))
+    largest = np.max(sizes, initial=1.0, where=np.isfinite(sizes))
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol * largest, **options)
+
+
 def assert_not_worse(actual, framework, golden, dtype=None):
     """Rule 3: an error of at most twice the framework's own.
 

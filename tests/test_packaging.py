@@ -1,7 +1,10 @@
 """What pyproject.toml and the pages say of an installation."""
 
+import importlib.util
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -13,6 +16,30 @@ def test_what_pytorch_needs_without_mindspore():
     needed = {one.removesuffix(",<2") if one.startswith("numpy") else one for one in needed}
     (line,) = re.findall(r"^pip install ('click.*)$", (ROOT / "docs/torch.md").read_text(), re.MULTILINE)
     assert set(re.findall(r"'([^']+)'", line)) == needed | {"torch>=2.13"}
+
+
+@pytest.fixture
+def setup():
+    spec = importlib.util.spec_from_file_location("setup_of_the_tree", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_of_the_description_lead_somewhere(setup):
+    readme = (ROOT / "README.md").read_text()
+    assert "](docs/" in readme
+    names = setup.description(readme, "1.2")
+    urls = setup.description(readme, "1.2", "https://example.org/ms")
+    assert re.findall(r"\]\((?!https?:)", names + urls) == []
+    text = "![a picture](docs/a.svg), [a page](docs/a.md), [docs/a.md](docs/a.md), [a heading](#a), [MS](https://a.b)"
+    assert setup.description(text, "1.2") == (
+        "a picture (`docs/a.svg`), a page (`docs/a.md`), `docs/a.md`, a heading, [MS](https://a.b)"
+    )
+    assert setup.description(text, "1.2", "https://c.d/ms") == (
+        "![a picture](https://c.d/ms/raw/v1.2/docs/a.svg), [a page](https://c.d/ms/blob/v1.2/docs/a.md), "
+        "[docs/a.md](https://c.d/ms/blob/v1.2/docs/a.md), a heading, [MS](https://a.b)"
+    )
 
 
 def test_the_packages_of_the_documentation():

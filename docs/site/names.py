@@ -166,7 +166,8 @@ def _assigned(module: str, name: str) -> ast.expr | None:
 def _all(module: str) -> list[str]:
     """The names of `__all__`; a list within it that is computed is that of the functions of PyTorch."""
     value = _assigned(module, "__all__")
-    assert isinstance(value, ast.List), f"{module} has no __all__"
+    if not isinstance(value, ast.List):
+        return sorted(_reexported(module))
     names = []
     for item in value.elts:
         if isinstance(item, ast.Starred):
@@ -174,6 +175,17 @@ def _all(module: str) -> list[str]:
         else:
             names.append(ast.literal_eval(item))
     return names
+
+
+def _reexported(module: str) -> Iterator[str]:
+    """The names that are imported under themselves (`import x as x`), all of a module, or when they are used."""
+    for node in ast.walk(_read(_path(module))[0]):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (alias.name for alias in node.names if alias.asname == alias.name)
+            if node.names[0].name == "*":
+                yield from _all(node.module)
+    if (origins := _assigned(module, "_ORIGINS")) is not None:
+        yield from ast.literal_eval(origins)
 
 
 def _resolve(public: str, module: str, name: str) -> Documented:

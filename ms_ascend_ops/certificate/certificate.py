@@ -44,6 +44,7 @@ class OfOperator:
     version: int
     dtypes: list[str]
     hashes: dict[str, str]
+    left_out: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -57,7 +58,8 @@ class OfOperator:
     @property
     def complete(self) -> bool:
         """Whether every part was judged, as far as there is something to judge."""
-        return not any(finding.passed is None and "not run" in finding.text for finding in self.findings)
+        not_run = any(finding.passed is None and "not run" in finding.text for finding in self.findings)
+        return not self.left_out and not not_run
 
     @property
     def verdict(self) -> str:
@@ -105,7 +107,7 @@ class Certificate:
     @property
     def complete(self) -> bool:
         """Whether every part was judged for every operator, as far as there is something to judge."""
-        return not self.left_out and all(one.complete for one in self.operators)
+        return all(one.complete for one in self.operators)
 
     @property
     def verdict(self) -> str:
@@ -166,7 +168,7 @@ def certify(
     behaviour.synchronous()
     found = []
     for spec in specs:
-        one = OfOperator(spec.name, spec.summary, spec.version, dtypes_of(spec.name), _hashes(root, spec))
+        one = OfOperator(spec.name, spec.summary, spec.version, dtypes_of(spec.name), _hashes(root, spec), left_out)
         for part in PARTS:
             if part not in left_out:
                 tell(f"{spec.name}: {part}")

@@ -35,9 +35,7 @@ def write_page(certificate: Certificate, path: Path, chip: str) -> None:
         chip=chip,
         names=names if len(certificate.operators) < 4 else f"{len(certificate.operators)} operators",
         cells={one.name: {rule: _cell(one, rule) for rule in rules} for one in certificate.operators},
-        drawn={
-            one.name: list(filter(None, (_errors(one), _times(one), _predicted(one)))) for one in certificate.operators
-        },
+        drawn={one.name: _drawn(one) for one in certificate.operators},
     )
     path.write_text(text, encoding="utf-8")
 
@@ -52,7 +50,8 @@ def _cell(one: OfOperator, rule: str) -> dict[str, str]:
     if failed:
         return {"kind": "failed", "text": f"{failed} of {len(own)} failed"}
     if passed:
-        return {"kind": "passed", "text": f"{passed} passed"}
+        more = len(own) - passed
+        return {"kind": "passed", "text": f"{passed} passed{f', {more} not judged' if more else ''}"}
     return {"kind": "open", "text": "not judged" if own else "left out"}
 
 

@@ -81,7 +81,7 @@ def bench(
     the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, PyTorch or torch.compile by more
     than that, or if the older run has none of the cases.
 
-    On Ctrl-C or SIGTERM, what was measured until then is shown and written.
+    On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
     need_extra("bench")
     # Seen by the libraries when they are imported, so before any of them is.
@@ -120,6 +120,8 @@ def bench(
     warn_if_busy(console)
     sampling = Sampling(rounds=5, timed_seconds=0.005, most_seconds=0.5) if quick else Sampling()
     outcomes = _measure(cases, names, threads, sampling, console)
+    if not outcomes:
+        raise KeyboardInterrupt
 
     where = report.machine(threads)
     for part in report.tables(outcomes, where):
@@ -132,6 +134,8 @@ def bench(
         for line in comparison.differences(old, run):
             console.print(line, style="yellow")
         console.print(comparison.changes_table(comparison.changes(old, run), tolerance))
+    if len(outcomes) < len(cases):
+        raise KeyboardInterrupt(f"{len(outcomes)} of {len(cases)} cases were measured")
     if gate:
         _close(run, old, tolerance)
 
@@ -163,10 +167,6 @@ def _measure(cases: list[Any], names: list[str], threads: int, sampling: Any, co
             outcome = measure(case, names, threads, sampling, run.tell)
             run.advance()
             outcomes.append(outcome)
-    if run.interrupted:
-        console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
-    if not outcomes:
-        raise click.Abort
     return outcomes
 
 

@@ -80,7 +80,7 @@ def bench_networks(
     long that takes; memory and profile are left out where no time is left. The tables say how many rounds there were.
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, with the names of what is missing. The call
-    of a network that is running comes to its end before, which for a large one may be minutes.
+    of a network that is running comes to its end before, which for a large one may be minutes. The exit code is 130.
     """
     need_extra("bench-networks")
     # Seen by the libraries when they are imported, so before any of them is.
@@ -120,24 +120,28 @@ def bench_networks(
     console.print(f"{len(work)} to measure, {seconds:g} s each: about {len(work) * seconds / 60:.0f} minutes at most")
     with Machine(lock) as machine:
         task = Task(machine, sampling, seconds, memory, profile, [int(count) for count in own_threads])
-        rows, missing = _measure(work, phases, task, console)
+        rows, failed, missing = _measure(work, phases, task, console)
 
-    where = operators_report.machine(threads)
+    where, unmeasured = operators_report.machine(threads), failed + missing
     for part in report.tables(rows, where):
         console.print(part, highlight=False, markup=False)
     if json_path:
-        json_path.write_text(json.dumps(report.as_dict(rows, where, missing), indent=2) + "\n", encoding="utf-8")
+        json_path.write_text(json.dumps(report.as_dict(rows, where, unmeasured), indent=2) + "\n", encoding="utf-8")
     if markdown:
-        markdown.write_text(report.markdown(rows, where, missing), encoding="utf-8")
+        markdown.write_text(report.markdown(rows, where, unmeasured), encoding="utf-8")
     if plot:
         with reported():
             from ms_ascend_ops.benchmarks.networks import plots
 
             plots.bars(rows, where, plot)
+    if missing:
+        raise KeyboardInterrupt(f"missing are {'; '.join(missing)}")
 
 
-def _measure(work: list[tuple[str, str, str]], phases: str, task: Any, console: Any) -> tuple[list[Any], list[str]]:
-    """The rows of all networks, or of those before an interruption; and the names of what is missing."""
+def _measure(
+    work: list[tuple[str, str, str]], phases: str, task: Any, console: Any
+) -> tuple[list[Any], list[str], list[str]]:
+    """The rows of all networks, or of those before an interruption; names of what failed, and of what is missing."""
     import mindspore as ms
 
     from ms_ascend_ops.benchmarks.networks import report
@@ -170,9 +174,8 @@ def _measure(work: list[tuple[str, str, str]], phases: str, task: Any, console: 
     if run.interrupted and missing:
         done = [row.phase for row in rows if f"{row.network} {row.size} {row.dtype}" == missing[0]]
         missing[0] += f" (but {', '.join(done)})" * bool(done)
-        console.print(f"interrupted: missing are {'; '.join(missing)}", style="yellow", markup=False)
     if not rows and run.interrupted:
-        raise click.Abort
+        raise KeyboardInterrupt(f"missing are {'; '.join(missing)}")
     if not rows:
         raise click.ClickException("nothing was measured: the reasons stand above")
-    return rows, failed + missing
+    return rows, failed, missing

@@ -80,5 +80,6 @@ def certify(
     if page:
         write_page(found, page, chip)
         click.echo(f"wrote {page}")
-    click.echo(f"{found.verdict}{'' if found.complete else ' (not everything was judged)'}")
+    why = f"left out: {', '.join(without)}" if without else "some parts were not run: --run"
+    click.echo(f"{found.verdict}{'' if found.complete else f' ({why})'}")
     ctx.exit(0 if found.passed else 1)

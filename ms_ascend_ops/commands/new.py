@@ -30,7 +30,7 @@ FILES = {
 }
 # With --like these are copies of the operator's own. One that has a layer gets one, too.
 LAYER_FILES = {"cells/{name}.py": "layer.py.txt", "tests/cells/test_{name}.py": "layer_test.py.txt"}
-FUNCTIONS, LAYERS, PACKAGE = "ms_ascend_ops/ops/__init__.py", "cells/__init__.py", "ms_ascend_ops/__init__.py"
+FUNCTIONS, LAYERS = "ms_ascend_ops/ops/__init__.py", "cells/__init__.py"
 
 # Operators whose files make sense, and compile, under another name.
 MODELS = {
@@ -50,7 +50,6 @@ _CPP_KEYWORDS = """
     inline int long mutable namespace new operator private protected public register short signed sizeof static
     struct switch template this throw typedef typename union unsigned using virtual void volatile
 """
-_LIST_ENTRY = re.compile(r'    "(\w+)"')
 
 
 @click.command()
@@ -189,40 +188,19 @@ def _words_of_layer(name: str, spec: registry.OpSpec) -> dict[str, object]:
 
 def _add_to_lists(into: Path, name: str, has_layer: bool) -> list[str]:
     """Make the function, and the layer, public names. Returns the files that were changed."""
-    _add_import(into / FUNCTIONS, f"from ms_ascend_ops.ops.{name} import {name}")
+    _add_import(into / FUNCTIONS, f"ms_ascend_ops.ops.{name}", name)
     if not has_layer:
         return [FUNCTIONS]
-    layer = _pascal(name)
-    _add_import(into / LAYERS, f"from ms_ascend_ops.cells.{name} import {layer}")
-    package = (into / PACKAGE).read_text(encoding="utf-8")
-    package = _with_entry(package, "_ORIGINS = {\n", f'    "{layer}": "ms_ascend_ops.cells",\n')
-    package = _with_entry(package, "__all__ = [\n", f'    "{layer}",\n')
-    (into / PACKAGE).write_text(package, encoding="utf-8")
-    return [FUNCTIONS, LAYERS, PACKAGE]
+    _add_import(into / LAYERS, f"ms_ascend_ops.cells.{name}", _pascal(name))
+    return [FUNCTIONS, LAYERS]
 
 
-def _add_import(path: Path, line: str) -> None:
-    """Add the import and the name that it imports, both in the order of the others."""
+def _add_import(path: Path, module: str, public: str) -> None:
+    """Add the import of a public name, in the order of the others."""
+    line = f"from {module} import {public} as {public}"
     text = path.read_text(encoding="utf-8")
-    imports = re.findall(r"^from \S+ import .+$", text, re.MULTILINE)
-    text = text.replace("\n".join(imports), "\n".join(sorted({*imports, line})))
-    path.write_text(_with_entry(text, "__all__ = [\n", f'    "{line.rpartition(" ")[2]}",\n'), encoding="utf-8")
-
-
-def _with_entry(text: str, opening: str, entry: str) -> str:
-    """The text with a line more in a list or dict: in front of the first that stands behind it."""
-
-    def order(line: str) -> tuple[int, str]:  # as ruff sorts names: CONSTANTS, Classes, functions
-        found = _LIST_ENTRY.match(line)
-        name = found[1] if found else ""
-        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name) if name else (3, "")
-
-    start = text.index(opening) + len(opening)
-    lines = text[start:].splitlines(keepends=True)
-    if entry in lines:
-        return text
-    place = next(i for i, line in enumerate(lines) if order(line) > order(entry))
-    return text[:start] + "".join([*lines[:place], entry, *lines[place:]])
+    imports = re.findall(r"^from \S+ import \w+ as \w+$", text, re.MULTILINE)
+    path.write_text(text.replace("\n".join(imports), "\n".join(sorted({*imports, line}))), encoding="utf-8")
 
 
 def _format(paths: list[Path]) -> None:

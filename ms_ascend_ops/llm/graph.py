@@ -6,6 +6,7 @@ graph, which `kv_cache_update` writes in place.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import mindspore as ms
@@ -15,9 +16,10 @@ from mindspore import Parameter, nn
 from ms_ascend_ops import ops
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.executor import BLOCK
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear
+from ms_ascend_ops.llm.layer import Layer, attend_to_cache, decoder
+from ms_ascend_ops.llm.linear import FloatLinear, QuantizedLinear
 from ms_ascend_ops.llm.mindspore_executor import tensor_of
-from ms_ascend_ops.llm.network import Layer, Network
+from ms_ascend_ops.llm.network import Network
 from ms_ascend_ops.llm.rope import rope_tables
 
 __all__ = ["KEY_CACHE", "ROPE", "Decoder"]
@@ -32,118 +34,43 @@ def _parameter(values: Array, name: str) -> Parameter:
     return Parameter(tensor_of(values), name=name, requires_grad=False)
 
 
-def _optional(values: Array | None, name: str) -> Parameter | None:
-    return None if values is None else _parameter(values, name)
+class _Part(nn.Cell):  # type: ignore[misc]
+    """A part of a network whose arrays are parameters, and whose own parts are cells: what a graph can hold."""
 
-
-class _Float(nn.Cell):  # type: ignore[misc]
-    def __init__(self, linear: FloatLinear, name: str):
+    def __init__(self, part: Any, name: str):
         super().__init__()
-        self.weight, self.bias = _parameter(linear.weight, f"{name}.weight"), _optional(linear.bias, f"{name}.bias")
-
-    def construct(self, x: Any) -> Any:
-        return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
+        for field in fields(part):
+            setattr(self, field.name, _held(getattr(part, field.name), f"{name}.{field.name}"))
 
 
-class _GatedFloat(_Float):
-    def construct(self, x: Any) -> Any:
-        return ops.swiglu(ops.matmul(x, self.weight, self.bias, transpose_weight=True))
+class _Float(_Part, FloatLinear):
+    def construct(self, ops: Any, x: Any) -> Any:
+        return self.product(ops, x)
 
 
-class _Quantized(nn.Cell):  # type: ignore[misc]
-    def __init__(self, linear: QuantizedLinear, name: str):
-        super().__init__()
-        weight, scale, offset, bias = linear.arrays
-        self.weight, self.scale = _parameter(weight, f"{name}.weight"), _parameter(scale, f"{name}.scale")
-        self.offset, self.bias = _optional(offset, f"{name}.offset"), _optional(bias, f"{name}.bias")
-        self.quantize_x = linear.quantize_x
-
-    def construct(self, x: Any) -> Any:
-        return ops.weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
+class _Quantized(_Part, QuantizedLinear):
+    def construct(self, ops: Any, x: Any) -> Any:
+        return self.product(ops, x)
 
 
-class _GatedQuantized(_Quantized):
-    def construct(self, x: Any) -> Any:
-        return ops.weight_quant_swiglu(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
+class _Layer(_Part):
+    """A layer with its cache."""
 
-
-def _linear(linear: Linear, name: str, gated: bool = False) -> nn.Cell:
-    if isinstance(linear, QuantizedLinear):
-        return (_GatedQuantized if gated else _Quantized)(linear, name)
-    assert isinstance(linear, FloatLinear)
-    return (_GatedFloat if gated else _Float)(linear, name)
-
-
-class _Heads(nn.Cell):  # type: ignore[misc]
-    """Queries and keys, turned, and values, of one product."""
-
-    def __init__(self, network: Network, layer: Layer, name: str):
-        super().__init__()
-        config = network.config
-        self.product = _linear(layer.products[0], f"{name}.qkv")
-        self.heads, self.key_heads, self.size = config.heads, config.key_heads, config.head_size
-
-    def construct(self, x: Any, cos: Any, sin: Any) -> Any:
-        product = self.product(x).reshape(x.shape[0], x.shape[1], -1, self.size)
-        sizes = (self.heads, self.key_heads, self.key_heads)
-        return ops.qkv_rotary_embedding(product, cos, sin, *sizes, layout="BSND")
-
-
-class _NormalizedHeads(nn.Cell):  # type: ignore[misc]
-    """The same of three products, with a norm of each head of queries and keys."""
-
-    def __init__(self, network: Network, layer: Layer, name: str):
-        super().__init__()
-        self.query, self.key, self.value = (
-            _linear(product, f"{name}.{part}") for product, part in zip(layer.products, "qkv", strict=True)
-        )
-        assert layer.head_norms is not None
-        self.query_norm = _parameter(layer.head_norms[0], f"{name}.query_norm")
-        self.key_norm = _parameter(layer.head_norms[1], f"{name}.key_norm")
-        self.size, self.epsilon = network.config.head_size, network.config.epsilon
-
-    def construct(self, x: Any, cos: Any, sin: Any) -> Any:
-        batch, tokens = x.shape[0], x.shape[1]
-        query = self.query(x).reshape(batch, tokens, -1, self.size)
-        key = self.key(x).reshape(batch, tokens, -1, self.size)
-        value = self.value(x).reshape(batch, tokens, -1, self.size)
-        query = ops.rms_norm(query, self.query_norm, epsilon=self.epsilon)[0]
-        key = ops.rms_norm(key, self.key_norm, epsilon=self.epsilon)[0]
-        return ops.rotary_embedding(query, cos, sin), ops.rotary_embedding(key, cos, sin), value
-
-
-class _Layer(nn.Cell):  # type: ignore[misc]
-    def __init__(self, network: Network, layer: Layer, next_norm: Array, empty: Array, name: str):
-        super().__init__()
-        config = network.config
-        self.heads = (_Heads if layer.head_norms is None else _NormalizedHeads)(network, layer, name)
-        self.output, self.down = _linear(layer.output, f"{name}.output"), _linear(layer.down, f"{name}.down")
-        self.gate_up = _linear(layer.gate_up, f"{name}.gate_up", gated=True)
-        self.post_norm = _parameter(layer.post_norm, f"{name}.post_norm")
-        self.next_norm = _parameter(next_norm, f"{name}.next_norm")
+    def __init__(self, layer: Layer, empty: Array):
+        name = f"layers.{layer.index}"
+        super().__init__(layer, name)
         self.key_cache = _parameter(empty, f"{name}.{KEY_CACHE}")
         self.value_cache = _parameter(empty, f"{name}.value_cache")
-        self.width, self.epsilon = config.query_size, config.epsilon
-        self.cache_dtype, self.casts = self.key_cache.dtype, empty.dtype != network.dtype
 
-    def construct(
-        self, x: Any, residual: Any, cos: Any, sin: Any, slots: Any, tables: Any, lengths: Any
-    ) -> Any:  # fmt: skip
-        query, key, value = self.heads(x, cos, sin)
-        if self.casts:
-            query, key, value = (
-                ms.ops.cast(query, self.cache_dtype), ms.ops.cast(key, self.cache_dtype),
-                ms.ops.cast(value, self.cache_dtype),
-            )  # fmt: skip
-        keys, values = ops.kv_cache_update(key, value, self.key_cache, self.value_cache, slots)
-        x = ops.paged_attention(query, keys, values, tables, lengths)
-        if self.casts:
-            x = ms.ops.cast(x, residual.dtype)
-        x = self.output(x.reshape(x.shape[0], x.shape[1], self.width))
-        x, _, residual = ops.add_rms_norm(residual, x, self.post_norm, epsilon=self.epsilon)
-        x = self.down(self.gate_up(x))
-        x, _, residual = ops.add_rms_norm(residual, x, self.next_norm, epsilon=self.epsilon)
-        return x, residual
+
+def _held(part: Any, name: str) -> Any:
+    if isinstance(part, np.ndarray):
+        return _parameter(part, name)
+    if isinstance(part, tuple):
+        return nn.CellList([_held(one, f"{name}.{index}") for index, one in enumerate(part)])
+    if isinstance(part, FloatLinear):
+        return _Float(part, name)
+    return _Quantized(part, name) if isinstance(part, QuantizedLinear) else part
 
 
 class Decoder(nn.Cell):  # type: ignore[misc]
@@ -174,21 +101,17 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         if isinstance(embedding, QuantizedMatrix):
             embedding = embedding.dequantized(network.dtype)
         self.embedding = _parameter(embedding, "embedding")
-        norms = [layer.input_norm for layer in network.layers] + [network.norm]
-        self.first_norm = _parameter(norms[0], "first_norm")
-        self.layers = nn.CellList(
-            [
-                _Layer(network, layer, norms[index + 1], empty, f"layers.{index}")
-                for index, layer in enumerate(network.layers)
-            ]
-        )
-        self.head = _linear(network.head, "head")
-        self.epsilon = network.config.epsilon
+        self.layers = nn.CellList([_Layer(layer, empty) for layer in network.layers])
+        self.norm = _parameter(network.norm, "norm")
+        self.head = _held(network.head, "head")
+        self.config = config
 
     def construct(self, tokens: Any, positions: Any, slots: Any, tables: Any, lengths: Any) -> Any:
-        residual = ms.ops.gather(self.embedding, tokens, 0)
+        def attend(layer: Any, query: Any, key: Any, value: Any) -> Any:
+            cache = layer.key_cache, layer.value_cache
+            return attend_to_cache(ops, query, key, value, *cache, slots, tables, lengths)
+
+        x = ms.ops.gather(self.embedding, tokens, 0)
         cos, sin = ms.ops.gather(self.cos, positions, 0), ms.ops.gather(self.sin, positions, 0)
-        x = ops.rms_norm(residual, self.first_norm, epsilon=self.epsilon)[0]
-        for layer in self.layers:
-            x, residual = layer(x, residual, cos, sin, slots, tables, lengths)
-        return ms.ops.cast(self.head(x[:, -1]), ms.float32)
+        x = decoder(ops, self, x, cos, sin, attend)
+        return ms.ops.cast(self.head(ops, x[:, -1]), ms.float32)

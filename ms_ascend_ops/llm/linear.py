@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,58 +25,59 @@ class Linear(Protocol):
     def gated(self, ops: Any, x: Any) -> Any:
         """SiLU of the first half of the product's columns times the second."""
 
-    def converted(self, convert: Callable[[Array], Any]) -> Linear:
-        """The same layer with its arrays as tensors of another library."""
 
-
+@dataclass(eq=False)
 class FloatLinear:
     """A weight of floats, shape (n, k)."""
 
-    def __init__(self, weight: Any, bias: Any = None):
-        self.weight = weight
-        self.bias = bias
+    weight: Any
+    bias: Any
 
-    def __call__(self, ops: Any, x: Any) -> Any:
+    def product(self, ops: Any, x: Any) -> Any:
+        """The product, by the operators `ops`."""
         return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
 
     def gated(self, ops: Any, x: Any) -> Any:
         """SiLU of the first half of the product's columns times the second."""
-        return ops.swiglu(self(ops, x))
+        return ops.swiglu(self.product(ops, x))
 
-    def converted(self, convert: Callable[[Array], Any]) -> FloatLinear:
-        """The same layer with its arrays as tensors of another library."""
-        return FloatLinear(convert(self.weight), None if self.bias is None else convert(self.bias))
+    __call__ = product
 
 
+@dataclass(eq=False)
 class QuantizedLinear:
     """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
 
     quantize_x: of the operators: "int8" rounds few rows of x to 8 bits.
     """
 
-    def __init__(self, numbers: Any, scale: Any, offset: Any, bias: Any = None, quantize_x: str = "none"):
-        self.arrays = (numbers, scale, offset, bias)
-        self.quantize_x = quantize_x
+    weight: Any
+    scale: Any
+    offset: Any
+    bias: Any
+    quantize_x: str
 
-    def __call__(self, ops: Any, x: Any) -> Any:
-        return ops.weight_quant_matmul(x, *self.arrays, quantize_x=self.quantize_x)
+    def product(self, ops: Any, x: Any) -> Any:
+        """The product, by the operators `ops`."""
+        return ops.weight_quant_matmul(
+            x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
+        )  # fmt: skip
 
     def gated(self, ops: Any, x: Any) -> Any:
         """SiLU of the first half of the product's columns times the second."""
-        return ops.weight_quant_swiglu(x, *self.arrays, quantize_x=self.quantize_x)
+        return ops.weight_quant_swiglu(
+            x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
+        )  # fmt: skip
 
-    def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
-        """The same layer with its arrays as tensors of another library."""
-        numbers, scale, offset, bias = (None if array is None else convert(array) for array in self.arrays)
-        return QuantizedLinear(numbers, scale, offset, bias, self.quantize_x)
+    __call__ = product
 
 
+@dataclass(eq=False)
 class SummedLinear:
     """A layer whose weight has some of the columns: the processes of a group add up what they get."""
 
-    def __init__(self, linear: Linear, group: Any):
-        self.linear = linear
-        self.group = group
+    linear: Linear
+    group: Any
 
     def __call__(self, ops: Any, x: Any) -> Any:
         return self.group.summed(ops, self.linear(ops, x))
@@ -83,10 +85,6 @@ class SummedLinear:
     def gated(self, ops: Any, x: Any) -> Any:
         """SiLU of the first half of the product's columns times the second."""
         return ops.swiglu(self(ops, x))
-
-    def converted(self, convert: Callable[[Array], Any]) -> SummedLinear:
-        """The same layer with its arrays as tensors of another library."""
-        return SummedLinear(self.linear.converted(convert), self.group)
 
 
 def load_linear(

@@ -1,12 +1,9 @@
-"""The decoder, written once in terms of this library's operators.
-
-`ops` is `ms_ascend_ops.ops`, for tensors of MindSpore, or a `Recorder` (program.py), for launches on fixed memory.
-"""
+"""A decoder (layer.py) with its weights, as it runs on a paged cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +11,11 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.layer import Layer, attend_to_cache, converted, decoder, layers_of
 from ms_ascend_ops.llm.linear import FloatLinear, Linear, SummedLinear, load_linear
 from ms_ascend_ops.llm.parallel import Group, Partition
 
-__all__ = ["Network", "StepInputs", "load_network"]
+__all__ = ["Network", "StepInputs", "attention", "load_network"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,31 +30,6 @@ class StepInputs:
     slots: Any  # int32, (b, s): where new keys and values go; negative: nowhere
     tables: Any  # int32, (b, most blocks)
     lengths: Any  # int32, (b,): tokens in the cache, the new ones among them
-
-
-@dataclass
-class Layer:
-    """Weights of a decoder layer. Without norms of heads, `qkv` is one product; with them, queries come alone."""
-
-    input_norm: Any
-    products: tuple[Linear, ...]  # (qkv,) or (query, key, value)
-    head_norms: tuple[Any, Any] | None
-    output: Linear
-    post_norm: Any
-    gate_up: Linear
-    down: Linear
-
-    def converted(self, convert: Callable[[Array], Any]) -> Layer:
-        """The same layer with its arrays as tensors of another library."""
-        linear = {f.name: getattr(self, f.name).converted(convert) for f in fields(self) if f.name in _LINEAR}
-        return replace(
-            self, **linear, products=tuple(product.converted(convert) for product in self.products),
-            input_norm=convert(self.input_norm), post_norm=convert(self.post_norm),
-            head_norms=None if self.head_norms is None else tuple(convert(norm) for norm in self.head_norms),
-        )  # fmt: skip
-
-
-_LINEAR = ("output", "gate_up", "down")
 
 
 class Network:
@@ -77,8 +50,7 @@ class Network:
 
     def converted(self, convert: Callable[[Array], Any]) -> Network:
         """The same network with its arrays as tensors of another library; the embedding stays where it is."""
-        layers = [layer.converted(convert) for layer in self.layers]
-        norm, head = convert(self.norm), self.head.converted(convert)
+        layers, norm, head = converted((self.layers, self.norm, self.head), convert)
         return Network(self.config, self.dtype, self.embedding, layers, norm, head, self.rope_factors, self.group)
 
     def embed(self, tokens: Array, out: Array) -> None:
@@ -95,40 +67,17 @@ class Network:
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
         """Normalized states behind the last layer, shape (b, s, hidden). Attention is in the type of the caches."""
-        config, residual = self.config, step.x
-        normalized = ops.rms_norm(residual, self.layers[0].input_norm, epsilon=config.epsilon)[0]
-        following = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
-        for layer, next_norm, (keys, values) in zip(self.layers, following, caches, strict=True):
-            query, key, value = (_cast(heads, keys.dtype) for heads in self.heads(ops, layer, normalized, step))
-            keys, values = ops.kv_cache_update(key, value, keys, values, step.slots)  # noqa: PLW2901
-            attended = ops.paged_attention(query, keys, values, step.tables, step.lengths)
-            attended = _cast(attended, residual.dtype)
-            batch, seq = attended.shape[:2]
-            product = layer.output(ops, attended.reshape(batch, seq, -1))
-            normalized, _, residual = ops.add_rms_norm(residual, product, layer.post_norm, epsilon=config.epsilon)
-            product = layer.down(ops, layer.gate_up.gated(ops, normalized))
-            normalized, _, residual = ops.add_rms_norm(residual, product, next_norm, epsilon=config.epsilon)
-        return normalized
-
-    def heads(self, ops: Any, layer: Layer, x: Any, step: StepInputs) -> tuple[Any, Any, Any]:
-        """Queries and keys, turned, and values: (b, s, heads, head_size)."""
-        config = self.config
-        batch, seq = x.shape[:2]
-        products = [product(ops, x).reshape(batch, seq, -1, config.head_size) for product in layer.products]
-        if layer.head_norms is None:
-            sizes = (config.heads, config.key_heads, config.key_heads)
-            query, key, value = ops.qkv_rotary_embedding(products[0], step.cos, step.sin, *sizes, layout="BSND")
-            return query, key, value
-        query, key, value = products
-        query, key = (
-            ops.rotary_embedding(ops.rms_norm(heads, gamma, epsilon=config.epsilon)[0], step.cos, step.sin)
-            for heads, gamma in zip((query, key), layer.head_norms, strict=True)
-        )
-        return query, key, value
+        return decoder(ops, self, step.x, step.cos, step.sin, attention(ops, step, caches))
 
 
-def _cast(x: Any, dtype: Any) -> Any:
-    return x if x.dtype == dtype else x.astype(dtype)
+def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
+    """The attention of the layers in a step, over the keys and values of each of them."""
+
+    def attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
+        keys, values = caches[layer.index]
+        return attend_to_cache(ops, query, key, value, keys, values, step.slots, step.tables, step.lengths)
+
+    return attend
 
 
 def load_network(
@@ -161,23 +110,8 @@ def load_network(
         layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
         return layer if columns == ALL else SummedLinear(layer, group)
 
-    layers = []
-    for index in range(config.layers):
-        prefix = f"model.layers.{index}."
-        heads = [f"{prefix}self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj")]
-        layers.append(
-            Layer(
-                input_norm=norm(prefix + "input_layernorm"),
-                products=tuple(linear(name) for name in heads) if config.query_key_norm else (linear(*heads),),
-                head_norms=(norm(f"{prefix}self_attn.q_norm"), norm(f"{prefix}self_attn.k_norm"))
-                if config.query_key_norm
-                else None,
-                output=linear(prefix + "self_attn.o_proj"),
-                post_norm=norm(prefix + "post_attention_layernorm"),
-                gate_up=linear(prefix + "mlp.gate_proj", prefix + "mlp.up_proj"),
-                down=linear(prefix + "mlp.down_proj"),
-            )
-        )
+    own = config if partition is None else partition.own(config)
+    layers = layers_of(own, norm, linear)
     head = linear("model.embed_tokens" if config.tied_embedding else "lm_head")
     embedding: Weight
     if config.tied_embedding and isinstance(head, FloatLinear) and whole:
@@ -187,7 +121,6 @@ def load_network(
         if not isinstance(embedding, QuantizedMatrix) or not quantized:
             embedding = np.ascontiguousarray(checkpoint.array("model.embed_tokens.weight", dtype))
             if partition is not None and config.tied_embedding and isinstance(head, FloatLinear):
-                head = FloatLinear(embedding[partition.rows("model.embed_tokens")])  # not twice
+                head = FloatLinear(embedding[partition.rows("model.embed_tokens")], None)  # not twice
     factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
-    own = config if partition is None else partition.own(config)
     return Network(own, dtype, embedding, layers, norm("model.norm"), head, factors, group)

@@ -18,10 +18,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ms_ascend_ops.llm.checkpoints.checkpoint import expected_shapes
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK
+from ms_ascend_ops.llm.layer import layers_of
 from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear
-from ms_ascend_ops.llm.network import Layer, Network, StepInputs
+from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Launch
 from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
 from ms_ascend_ops.profiler.chip import Chip
@@ -151,27 +153,24 @@ def _linear(kind: str, rows: int, columns: int, bias: bool = False) -> Linear:
     scale = _hollow(np.float16, rows, groups)
     return QuantizedLinear(
         _hollow(np.int8, rows, columns * bits // 8), scale, scale if bits == 4 else None,
-        _hollow(np.float32, rows) if bias else None,
+        _hollow(np.float32, rows) if bias else None, "none",
     )  # fmt: skip
 
 
 def _network(config: ModelConfig, kind: str) -> Network:
+    shapes = expected_shapes(config)
+
+    def norm(name: str) -> Array:
+        return _hollow(np.float32, *shapes[f"{name}.weight"])
+
+    def linear(*names: str) -> Linear:
+        rows = sum(shapes[f"{name}.weight"][0] for name in names)
+        return _linear(kind, rows, shapes[f"{names[0]}.weight"][1], f"{names[0]}.bias" in shapes)
+
     dtype, _ = TYPES[kind]
-    query, keys = config.heads * config.head_size, config.key_heads * config.head_size
-    widths = (query, keys, keys) if config.query_key_norm else (query + 2 * keys,)
-    norm, head = _hollow(np.float32, config.hidden), _hollow(np.float32, config.head_size)
-    layer = Layer(
-        input_norm=norm,
-        products=tuple(_linear(kind, width, config.hidden, config.qkv_bias) for width in widths),
-        head_norms=(head, head) if config.query_key_norm else None,
-        output=_linear(kind, config.hidden, query, config.output_bias),
-        post_norm=norm,
-        gate_up=_linear(kind, 2 * config.feed_forward, config.hidden),
-        down=_linear(kind, config.hidden, config.feed_forward),
-    )
     embedding = _hollow(dtype, config.vocabulary, config.hidden)
-    last = _linear(kind, config.vocabulary, config.hidden)
-    return Network(config, dtype, embedding, [layer] * config.layers, norm, last)
+    layers = layers_of(config, norm, linear)
+    return Network(config, dtype, embedding, layers, norm("model.norm"), linear("model.embed_tokens"))
 
 
 def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:

@@ -22,9 +22,10 @@ from ms_ascend_ops.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from ms_ascend_ops.super_kernel import CAST, LAST_ROW, VIEW, Step, Value, as_text
 
-__all__ = ["Launch", "Program", "Recorder", "Symbol"]
+__all__ = ["Eager", "Launch", "Program", "Recorder", "Symbol"]
 
 Array = np.ndarray[Any, Any]
+Result = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype
 
 
 class Symbol:
@@ -87,7 +88,7 @@ class Program:
 
 
 class Recorder:
-    """Stands for `ms_ascend_ops.ops` while a network is recorded: the functions that networks here call.
+    """Stands for `ms_ascend_ops.ops` while a network is recorded: every operator as its definition has it.
 
     launches: the kernels that were called so far.
     """
@@ -99,73 +100,37 @@ class Recorder:
         self._inputs: list[Array] = []
         self._numbers: dict[int, int] = {}  # of the inputs, by id
 
-    def matmul(
-        self, x: Any, weight: Any, bias: Any = None, transpose_x: bool = False, transpose_weight: bool = False,
-        activation: str = "none",
-    ) -> Symbol:  # fmt: skip
-        """`ops.matmul`."""
-        attributes = {"transpose_x": transpose_x, "transpose_weight": transpose_weight, "activation": activation}
-        return self._call("matmul", (x, weight, bias), **attributes)[0]
+    def __getattr__(self, operator: str) -> Callable[..., Any]:
+        if operator not in registry.names():
+            raise AttributeError(f"there is no operator {operator}")
+        return partial(self._operator, registry.signature(operator))
 
-    def weight_quant_matmul(
-        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
-    ) -> Symbol:
-        """`ops.weight_quant_matmul`."""
-        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
+    def _operator(self, signature: registry.Signature, *given: Any, **named: Any) -> Any:
+        """Call an operator, with its inputs and attributes in the order of the definition or by name."""
+        names = [one.name for one in signature.inputs] + [one.name for one in signature.attributes]
+        if len(given) > len(names) or named.keys() & set(names[: len(given)]) or named.keys() - set(names):
+            raise TypeError(f"{signature.name} takes {', '.join(names)}, each once")
+        values = dict(zip(names, given, strict=False)) | named
+        inputs = {tensor.name: values.pop(tensor.name, None) for tensor in signature.inputs}
+        attributes = signature.check_attributes(values)
+        arrays = list(inputs.values())
+        shapes = infer_shapes(signature, [None if one is None else one.shape for one in arrays], attributes)
+        dtypes = infer_types(signature, [None if one is None else one.dtype.name for one in arrays])
+        floats = {one.dtype.name: one.dtype for one in arrays if one is not None}  # bfloat16, which NumPy cannot name
+        types = [floats.get(name) or np.dtype(name) for name in dtypes]
+        outputs = self._call(signature.name, arrays, attributes, list(zip(map(tuple, shapes), types, strict=True)))
+        if signature.writes:  # what the function of MindSpore returns
+            return tuple(inputs[name] for name in signature.writes)
+        return outputs[0] if len(outputs) == 1 else outputs
 
-    def weight_quant_swiglu(
-        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
-    ) -> Symbol:
-        """`ops.weight_quant_swiglu`."""
-        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
-
-    def rms_norm(self, x: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
-        """`ops.rms_norm`."""
-        return self._call("rms_norm", (x, gamma), epsilon=epsilon)
-
-    def add_rms_norm(self, x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
-        """`ops.add_rms_norm`."""
-        return self._call("add_rms_norm", (x1, x2, gamma), epsilon=epsilon)
-
-    def qkv_rotary_embedding(
-        self, qkv: Any, cos: Any, sin: Any, q_heads: int, k_heads: int, v_heads: int, layout: str
-    ) -> list[Symbol]:
-        """`ops.qkv_rotary_embedding`."""
-        heads = {"q_heads": q_heads, "k_heads": k_heads, "v_heads": v_heads}
-        return self._call("qkv_rotary_embedding", (qkv, cos, sin), **heads, layout=layout)
-
-    def rotary_embedding(self, x: Any, cos: Any, sin: Any) -> Symbol:
-        """`ops.rotary_embedding` of layout BSND."""
-        return self._call("rotary_embedding", (x, cos, sin))[0]
-
-    def kv_cache_update(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slots: Any) -> tuple[Any, Any]:
-        """`ops.kv_cache_update`."""
-        self._call("kv_cache_update", (key, value, key_cache, value_cache, slots))
-        return key_cache, value_cache
-
-    def paged_attention(self, query: Any, key_cache: Any, value_cache: Any, tables: Any, lengths: Any) -> Symbol:
-        """`ops.paged_attention` with the usual scale."""
-        scale = float(query.shape[-1]) ** -0.5
-        return self._call("paged_attention", (query, key_cache, value_cache, tables, lengths), scale=scale)[0]
-
-    def swiglu(self, x: Any) -> Symbol:
-        """`ops.swiglu` over the last axis."""
-        return self._call("swiglu", (x,))[0]
-
-    def _call(self, operator: str, inputs: Sequence[Any], **attributes: Any) -> list[Symbol]:
-        signature = registry.signature(operator)
-        values = signature.check_attributes(attributes)
-        shapes = infer_shapes(signature, [None if one is None else one.shape for one in inputs], values)
-        dtypes = infer_types(signature, [None if one is None else one.dtype.name for one in inputs])
-        floats = {one.dtype.name: one.dtype for one in inputs if one is not None}  # bfloat16, which NumPy cannot name
+    def _call(
+        self, operator: str, inputs: Sequence[Any], attributes: Mapping[str, Any], results: Sequence[Result]
+    ) -> list[Any]:  # fmt: skip
         given = [None if one is None else self._value(one) for one in inputs]
-        self._steps.append(Step(operator, given, values, outputs=len(shapes)))
+        self._steps.append(Step(operator, given, attributes, outputs=len(results)))
         step = len(self._steps) - 1
-        outputs = [
-            self._symbol(Value(step, output), tuple(shape), floats.get(name) or np.dtype(name))
-            for output, (shape, name) in enumerate(zip(shapes, dtypes, strict=True))
-        ]
-        self.launches.append(Launch(operator, list(inputs), outputs, values))
+        outputs = [self._symbol(Value(step, output), *result) for output, result in enumerate(results)]
+        self.launches.append(Launch(operator, list(inputs), outputs, attributes))
         return outputs
 
     def view(self, kind: str, source: Symbol, shape: tuple[int, ...]) -> Symbol:
@@ -243,6 +208,18 @@ class Recorder:
                 {"kernels": text},
             )
         ]  # fmt: skip
+
+
+class Eager(Recorder):
+    """The operators, called at once on arrays."""
+
+    def _call(
+        self, operator: str, inputs: Sequence[Any], attributes: Mapping[str, Any], results: Sequence[Result]
+    ) -> list[Any]:  # fmt: skip
+        outputs: list[Any] = [np.empty(*result) for result in results]
+        arrays = [None if one is None else np.ascontiguousarray(one) for one in inputs]
+        native().prepare(operator, arrays, outputs, dict(attributes))()
+        return outputs
 
 
 def _read(step: Step | _Call) -> list[Value]:

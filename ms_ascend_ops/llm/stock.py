@@ -14,9 +14,10 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn
 
 from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.layer import Layer
 from ms_ascend_ops.llm.linear import FloatLinear, Linear
 from ms_ascend_ops.llm.mindspore_executor import tensor_of
-from ms_ascend_ops.llm.network import Layer, Network
+from ms_ascend_ops.llm.network import Network
 from ms_ascend_ops.llm.rope import rope_tables
 
 __all__ = ["StockModel"]
@@ -60,8 +61,10 @@ class _Layer(nn.Cell):  # type: ignore[misc]
         )
         self.products = nn.CellList([_Linear(product) for product in layer.products])
         self.head_norms = None
-        if layer.head_norms is not None:
-            self.head_norms = nn.CellList([_Norm(gamma, config.epsilon) for gamma in layer.head_norms])
+        if layer.query_norm is not None:
+            self.head_norms = nn.CellList(
+                [_Norm(gamma, config.epsilon) for gamma in (layer.query_norm, layer.key_norm)]
+            )
         self.output, self.gate_up, self.down = map(_Linear, (layer.output, layer.gate_up, layer.down))
         self.heads, self.key_heads, self.size = config.heads, config.key_heads, config.head_size
         self.shared = config.heads // config.key_heads

@@ -93,6 +93,9 @@ def test_flops_are_those_of_the_elements():
     per_element = operator("silu_mul").flops
     assert Case("silu_mul", False, (2, 8), "float32").flops == per_element[0] * 16
     assert Case("silu_mul", True, (2, 8), "float32").flops == sum(per_element) * 16
+    assert Case("matmul", False, (3, 5, 7), "float32").flops == 2 * 3 * 5 * 7
+    # Scores of 2 heads, 3 queries and 5 keys of 4 elements, and the product with as many values.
+    assert Case("flash_attention", False, (1, 2, 1, 3, 5, 4), "float32").flops == 2 * (2 * 2 * 3 * 5 * 4)
 
 
 def test_an_operator_without_shapes_of_that_many_sizes_is_left_out():

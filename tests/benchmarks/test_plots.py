@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from matplotlib import image
+from ms_ascend_ops.benchmarks import plots
 from ms_ascend_ops.benchmarks.harness import Outcome, Result
 from ms_ascend_ops.benchmarks.plots import bars, peak_flops, roofline
 from ms_ascend_ops.samples.cases import Case
@@ -21,6 +22,21 @@ def drawn(path):
 def test_bars(tmp_path):
     bars(outcomes(copy=1e-6, library=2e-6, torch=4e-6), WHERE, tmp_path / "bars.png")
     assert drawn(tmp_path / "bars.png")
+
+
+def test_products_are_no_share_of_memcpy(tmp_path, monkeypatch):
+    """They calculate: bars of GFLOP/s, without memcpy's line."""
+    case, small = (Case("matmul", False, shape, "float32") for shape in ((128, 256, 512), (1, 8, 8)))
+    figures = []
+    monkeypatch.setattr(plots.pyplot, "close", figures.append)
+    for of in (case, small):
+        results = {name: Result(name, [1e-3]) for name in ("copy", "library")}
+        bars([Outcome(of, results)], WHERE, tmp_path / "bars.png")
+    (products,), (row,) = (figure.axes for figure in figures)
+    assert products.get_ylabel() == "GFLOP / s"
+    assert products.patches[0].get_height() == pytest.approx(2 * 128 * 256 * 512 / 1e-3 / 1e9)
+    assert row.get_ylabel() == "% of memcpy's speed"
+    assert row.patches[0].get_height() == pytest.approx(100)
 
 
 def test_roofline(tmp_path):

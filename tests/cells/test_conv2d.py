@@ -4,6 +4,7 @@ import pytest
 from mindspore import Tensor, mint, nn
 
 from ms_ascend_ops import Conv2d
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.reference import conv2d as reference
 from tests.tensors import numpy, tensor
@@ -38,7 +39,7 @@ def test_of_a_layer_of_mindspore(arguments):
     x = tensor(draw(np.random.default_rng(0), (2, 4, 9, 8)), "float32")
     ours, theirs = numpy(layer(x)), numpy(stock(x))
     assert ours.shape == theirs.shape
-    np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert_close(ours, theirs, **CLOSE)
 
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
@@ -49,9 +50,9 @@ def test_same_padding_and_activation(data_format):
     pad = pads_of(10, 4, 3, 1) + pads_of(7, 3, 2, 2)
     a = reference.attributes((3, 2), pad, (1, 2), data_format=data_format, activation="silu")
     golden = reference.forward(x, numpy(layer.weight), numpy(layer.bias), **a)
-    np.testing.assert_allclose(numpy(layer(tensor(x, "float32"))), golden, **CLOSE)
+    assert_close(numpy(layer(tensor(x, "float32"))), golden, **CLOSE)
     jitted = ms.jit(layer.construct)(tensor(x, "float32"))
-    np.testing.assert_allclose(numpy(jitted), golden, **CLOSE)
+    assert_close(numpy(jitted), golden, **CLOSE)
 
 
 def test_of_a_layer_of_mint():
@@ -60,7 +61,7 @@ def test_of_a_layer_of_mint():
         stock = mint.nn.Conv2d(4, 6, 3, padding=padding, groups=2)
         x = draw(np.random.default_rng(0), (1, 4, 6, 5))
         golden = reference.forward(x, numpy(stock.weight), numpy(stock.bias), **reference.attributes(pad=pad, groups=2))
-        np.testing.assert_allclose(numpy(Conv2d.of(stock)(tensor(x, "float32"))), golden, **CLOSE)
+        assert_close(numpy(Conv2d.of(stock)(tensor(x, "float32"))), golden, **CLOSE)
     with pytest.raises(ValueError, match="padding_mode must be 'zeros'"):
         Conv2d.of(mint.nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"))
     with pytest.raises(TypeError, match=r"must be nn\.Conv2d or mint\.nn\.Conv2d, got Dense"):
@@ -83,7 +84,7 @@ def test_replace():
     before, names = network(x).asnumpy(), [p.name for p in network.get_parameters()]
     assert Conv2d.replace(network) == ["body.0", "body.2", "head"]
     assert [p.name for p in network.get_parameters()] == names
-    np.testing.assert_allclose(network(x).asnumpy(), before, **CLOSE)
+    assert_close(network(x).asnumpy(), before, **CLOSE)
 
 
 @pytest.mark.parametrize(

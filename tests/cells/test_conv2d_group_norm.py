@@ -4,6 +4,7 @@ import pytest
 from mindspore import mint, nn, ops
 
 from ms_ascend_ops import Conv2d, Conv2dGroupNorm, GroupNorm
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.reference import conv2d
 from tests.reference import conv2d_group_norm as reference
@@ -26,8 +27,8 @@ def test_of_two_layers_of_mindspore(norms):
     assert [parameter.name for parameter in stock] == ["block.conv.weight", "bias", *names]
     x, shift = (tensor(draw(rng, shape), "float32") for shape in ((2, 4, 9, 8), (2, 6)))
     theirs = ops.silu(norm(convolution(x) + shift[:, :, None, None]))
-    np.testing.assert_allclose(numpy(layer(x, shift)), numpy(theirs), **CLOSE)
-    np.testing.assert_allclose(numpy(ms.jit(layer.construct)(x, shift)), numpy(theirs), **CLOSE)
+    assert_close(numpy(layer(x, shift)), numpy(theirs), **CLOSE)
+    assert_close(numpy(ms.jit(layer.construct)(x, shift)), numpy(theirs), **CLOSE)
 
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
@@ -45,7 +46,7 @@ def test_all_that_is_added(data_format):
     parameters = [numpy(parameter) for parameter in (c.weight, n.gamma, n.beta, c.bias)]
     golden = reference.forward(x, *parameters, shift, residual, **a, num_groups=2, epsilon=1e-3, activation="relu")
     for mine, exact in zip(layer(*(tensor(v, "float32") for v in (x, shift, residual))), golden[:2], strict=True):
-        np.testing.assert_allclose(numpy(mine), exact, **CLOSE)
+        assert_close(numpy(mine), exact, **CLOSE)
 
 
 def test_mixed_precision():

@@ -4,6 +4,7 @@ import pytest
 from mindspore import mint, nn
 
 from ms_ascend_ops import Dense
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.reference import matmul as reference
@@ -23,13 +24,13 @@ def test_of_a_layer_of_mindspore(has_bias):
     assert layer.weight.name == "block.dense.weight"
     assert layer.bias is stock.bias
     x = tensor(draw(np.random.default_rng(0), (2, 5, 12)), "float32")
-    np.testing.assert_allclose(numpy(layer(x)), numpy(stock(x)), **CLOSE)
+    assert_close(numpy(layer(x)), numpy(stock(x)), **CLOSE)
     (dx, parameters), (dx2, parameters2) = (
         ms.grad(lambda x, net=net: (net(x) ** 2).sum(), 0, stock.trainable_params())(x) for net in (layer, stock)
     )
     for ours, theirs in zip([dx, *parameters], [dx2, *parameters2], strict=True):
         # Sums over ten rows, of products with y, in another order: some ULP of float32 of what is added up.
-        np.testing.assert_allclose(numpy(ours), numpy(theirs), rtol=1e-5, atol=2e-5)
+        assert_close(numpy(ours), numpy(theirs), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -41,7 +42,7 @@ def test_of_a_layer_of_mint(mode, activation):
     golden = reference.forward(
         numpy(x), numpy(stock.weight), numpy(stock.bias), transpose_weight=True, activation=activation or "none"
     )
-    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), golden, **CLOSE)
+    assert_close(numpy(run(mode, layer, (x,))), golden, **CLOSE)
 
 
 class Network(nn.Cell):
@@ -65,7 +66,7 @@ def test_replace(tmp_path):
     ms.save_checkpoint(net, str(tmp_path / "stock.ckpt"))
     assert Dense.replace(net) == ["layers.0.0", "layers.1"]
     assert isinstance(net.layers[0][0], Dense)
-    np.testing.assert_allclose(numpy(net(x)), expected, **CLOSE)
+    assert_close(numpy(net(x)), expected, **CLOSE)
     assert {p.name for p in net.get_parameters()} == names
     assert ms.load_param_into_net(net, ms.load_checkpoint(str(tmp_path / "stock.ckpt"))) == ([], [])
     assert Dense.replace(net) == []

@@ -4,7 +4,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 
 from ms_ascend_ops import GroupNorm
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.reference import group_norm as reference
@@ -30,7 +30,7 @@ def test_arguments_of_the_stock_layer():
     layer = GroupNorm(*arguments)
     layer.gamma.set_data(stock.gamma)
     # Stock sums in another order, in float32: accuracy itself is tested with the kernels.
-    assert np.allclose(numpy(layer(x)), numpy(stock(x)), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(layer(x)), numpy(stock(x)), rtol=1e-4, atol=1e-5)
     assert [p.name for p in layer.trainable_params()] == [p.name for p in stock.trainable_params()]
     assert GroupNorm(2, 6, affine=False).trainable_params() == []
 

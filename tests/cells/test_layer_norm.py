@@ -4,7 +4,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 
 from ms_ascend_ops import LayerNorm
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.reference import layer_norm as reference
@@ -34,7 +34,7 @@ def test_values(mode, shape, norm, params):
     norm, params = norm % 3, params % 3  # nn.LayerNorm takes no negative axes but -1
     theirs = nn.LayerNorm(shape, norm, params, layer.gamma.value(), layer.beta.value(), 1e-5)(x)
     # Stock sums in another order, in float32: accuracy itself is tested with the kernels.
-    assert np.allclose(numpy(y), numpy(theirs), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(y), numpy(theirs), rtol=1e-4, atol=1e-5)
 
 
 def test_activation():

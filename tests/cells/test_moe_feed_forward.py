@@ -5,6 +5,7 @@ from mindspore import Parameter, nn
 from mindspore import ops as stock
 
 from ms_ascend_ops import MoEFeedForward
+from tests.acceptance import assert_close
 from tests.modes import MODES, graph_mode, run
 from tests.reference import moe_gating_top_k as gating
 from tests.tensors import numpy, tensor
@@ -62,8 +63,8 @@ def test_forward(mode, attributes):
     net = layer(**attributes)
     x = tensor(np.random.default_rng(1).normal(size=(3, 7, SIZES[0])), "float32")
     y, logits = run(mode, net, (x,))
-    np.testing.assert_allclose(numpy(y), golden(numpy(x), *weights_of(net), **attributes), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(numpy(logits), numpy(x).reshape(21, -1) @ weights_of(net)[0].T, rtol=1e-4, atol=1e-5)
+    assert_close(numpy(y), golden(numpy(x), *weights_of(net), **attributes), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(logits), numpy(x).reshape(21, -1) @ weights_of(net)[0].T, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -166,7 +167,7 @@ def test_of_a_block(names, normalized):
     net = MoEFeedForward.of(block)
     x = tensor(np.random.default_rng(5).normal(size=(2, 11, SIZES[0])), "float32")
     for ours, theirs in zip(net(x), block(x), strict=True):
-        np.testing.assert_allclose(numpy(ours), numpy(theirs), rtol=1e-4, atol=1e-5)
+        assert_close(numpy(ours), numpy(theirs), rtol=1e-4, atol=1e-5)
     assert [p.name for p in net.trainable_params()] == ["router_weight", "gate_weight", "up_weight", "down_weight"]
 
 
@@ -251,7 +252,7 @@ def test_of_a_block_with_one_output(kind, mode):
     block = kind()
     net = MoEFeedForward.of(block)
     x = tensor(np.random.default_rng(5).normal(size=(2, 11, SIZES[0])), "float32")
-    np.testing.assert_allclose(numpy(run(mode, net, (x,))), numpy(block(x)), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(run(mode, net, (x,))), numpy(block(x)), rtol=1e-4, atol=1e-5)
 
 
 class Network(nn.Cell):
@@ -272,7 +273,7 @@ def test_all_blocks_of_a_network():
     x = tensor(np.random.default_rng(6).normal(size=(3, 5, SIZES[0])), "float32")
     expected = numpy(net(x))
     assert MoEFeedForward.replace(net) == ["layers.1", "last"]
-    np.testing.assert_allclose(numpy(net(x)), expected, rtol=1e-4, atol=1e-5)
+    assert_close(numpy(net(x)), expected, rtol=1e-4, atol=1e-5)
     names = [p.name for p in net.trainable_params()]
     assert len(set(names)) == len(names)
     assert {"layers.1.gate_weight", "last.router_weight"} <= set(names)

@@ -4,6 +4,7 @@ import pytest
 from mindspore import nn
 
 from ms_ascend_ops import QuantDense, ops
+from tests.acceptance import assert_close
 from tests.modes import MODES, run
 from tests.reference import quant_matmul
 from tests.tensors import dtype_name, numpy, tensor
@@ -24,7 +25,7 @@ def test_a_dense_layer_is_rounded(mode, dtype):
     weight, weight_scale = numpy(layer.weight), numpy(layer.scale)
     expected = quant_matmul.forward(numbers, weight, weight_scale, scale, numpy(layer.bias))
     tolerance = {"float32": 1e-5, "float16": 2**-10, "bfloat16": 2**-7}[dtype]
-    np.testing.assert_allclose(numpy(y), expected, rtol=tolerance, atol=1e-4)
+    assert_close(numpy(y), expected, rtol=tolerance, atol=1e-5)
     step = weight_scale[:, None]
     assert (np.abs(weight * step - numpy(dense.weight)) <= 0.51 * step).all()
 

@@ -4,6 +4,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from ms_ascend_ops import SlicedDense, SparseDense
+from tests.acceptance import assert_close
 from tests.modes import MODES, run
 from tests.tensors import numpy
 
@@ -30,7 +31,7 @@ def test_as_a_dense_layer(dense, kind, mode):
         y = run(mode, layer, (x,))
         assert y.shape == (*shape[:-1], 70)
         expected = numpy(dense(x.reshape(-1, 12))).reshape(*shape[:-1], 70)
-        np.testing.assert_allclose(numpy(y), expected, **CLOSE)
+        assert_close(numpy(y), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
@@ -46,7 +47,7 @@ def test_sixteen_bits_and_no_bias(dense, dtype):
 def test_a_share_of_the_weight(dense):
     """The largest magnitudes, as of SparseDense."""
     x = ops.ones((1, 12))
-    np.testing.assert_allclose(numpy(SlicedDense.of(dense, 0.1)(x)), numpy(SparseDense.of(dense, 0.1)(x)), **CLOSE)
+    assert_close(numpy(SlicedDense.of(dense, 0.1)(x)), numpy(SparseDense.of(dense, 0.1)(x)), **CLOSE)
 
 
 def test_a_checkpoint(dense, tmp_path):

@@ -7,6 +7,7 @@ from mindspore import Tensor, nn
 
 from ms_ascend_ops import SparseDense
 from ms_ascend_ops.sparse import CSR, LAYER_METHODS, THRESHOLDS, Thresholds
+from tests.acceptance import assert_close
 from tests.tensors import numpy
 
 # Sums of 12 products of numbers about 1 at most, in float32 and in another order, and gradients that are some 10 times
@@ -41,7 +42,7 @@ def test_as_a_dense_layer(dense, mode, method):
         sparse = SparseDense.of(dense, method=method)
         assert sparse.method(6).name == method
         x = Tensor(np.random.default_rng(1).normal(size=(2, 3, 12)).astype(np.float32))
-        np.testing.assert_allclose(numpy(sparse(x)), numpy(dense(x)), **CLOSE)
+        assert_close(numpy(sparse(x)), numpy(dense(x)), **CLOSE)
         results = []
         for layer in (sparse, dense):
             step = ms.value_and_grad(_Loss(layer), 0, layer.trainable_params())
@@ -51,7 +52,7 @@ def test_as_a_dense_layer(dense, mode, method):
         for found, expected in (
             (dx, numpy(dx2)), (dbias, numpy(dbias2)), (dvalues, numpy(dweight)[rows, columns]),
         ):  # fmt: skip
-            np.testing.assert_allclose(numpy(found), expected, **CLOSE)
+            assert_close(numpy(found), expected, **CLOSE)
     finally:
         ms.set_context(mode=ms.PYNATIVE_MODE)
 
@@ -150,7 +151,7 @@ def test_replacing_layers_of_a_network(tmp_path, mode):
     pruned.layers[0].bias.set_data(network.layers[0].bias)
     ms.set_context(mode=mode)
     try:
-        np.testing.assert_allclose(numpy(network(ids)), numpy(pruned(ids)), **CLOSE)
+        assert_close(numpy(network(ids)), numpy(pruned(ids)), **CLOSE)
     finally:
         ms.set_context(mode=ms.PYNATIVE_MODE)
     trained = {p.name for p in network.trainable_params()}
@@ -169,7 +170,7 @@ def test_replacing_layers_that_have_been_pruned():
     x = Tensor(np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32))
     expected = numpy(network(x))
     assert SparseDense.replace(network) == ["1"]
-    np.testing.assert_allclose(numpy(network(x)), expected, **CLOSE)
+    assert_close(numpy(network(x)), expected, **CLOSE)
     with pytest.raises(ValueError, match="SparseDense: density"):
         SparseDense.replace(network, density=2)
     assert isinstance(network[0], nn.Dense)

@@ -7,6 +7,7 @@ from mindspore import nn
 
 from ms_ascend_ops import WeightQuantDense
 from ms_ascend_ops.quantization import dequantize_weight
+from tests.acceptance import assert_close
 from tests.modes import MODES, run
 from tests.reference.weight_quant_matmul import rounded
 from tests.tensors import numpy, tensor
@@ -25,7 +26,7 @@ def test_a_dense_layer_is_rounded(mode, bits, group, symmetric):
     weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), offset, 128)
     expected = numpy(x) @ weight.T.astype(np.float64) + dense.bias.asnumpy()
     # Sums of 128 products of a few units in float32, whose terms cancel.
-    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-4)
+    assert_close(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-5)
     step = np.repeat(layer.scale.asnumpy().astype(np.float32), group or 128, axis=1)
     assert (np.abs(weight - dense.weight.asnumpy()) <= 0.51 * step).all()
 
@@ -51,7 +52,7 @@ def test_activations(mode, activation):
     x = tensor(rng.normal(size=(3, 64)), "float32")
     weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), layer.offset.asnumpy(), 64)
     expected = formula(numpy(x) @ weight.T.astype(np.float64) + dense.bias.asnumpy())
-    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=2e-5)
+    assert_close(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-5)
     named = WeightQuantDense(64, 24, activation=activation)
     for parameter, value in zip(named.get_parameters(), layer.get_parameters(), strict=True):
         parameter.set_data(value)
@@ -68,7 +69,7 @@ def test_activations_are_rounded(mode):
     weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), None, 128)
     expected = rounded(numpy(x), 4) @ weight.T.astype(np.float64)
     # Sums over groups are exact; 4 of them are scaled and added in float32, of numbers up to 30.
-    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-5)
+    assert_close(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match="WeightQuantDense: quantize_x must be"):
         WeightQuantDense(64, 24, quantize_x="int4")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import ms_ascend_ops
 from tests.device.device_calls import call
+from tests.waiting import wait
 
 LIBRARY = Path(ms_ascend_ops.__file__).parent / "lib" / "cann" / "lib64" / "libascendcl.so"
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +83,13 @@ class Acl:
         """Put a call of device_calls.py into a stream."""
         data = call(name, *values)
         self.MsAscendDeviceCall(stream, data, c_size_t(len(data)))
+
+    def hold(self, stream: Any) -> Callable[[], None]:
+        """Let what comes into a stream from now on wait, until the function that is returned is called."""
+        gate, one = self.put(np.zeros(1, np.int64)), np.ones(1, np.int64)
+        self.call(stream, "wait", gate)
+        wait(lambda: self.get(gate, one)[0] == -1)
+        return lambda: self.copy(gate, one, one.nbytes)
 
     def put(self, array: np.ndarray) -> int:
         address = self.malloc(array.nbytes)

@@ -57,6 +57,13 @@ def _add(address: int, count: int, value: int) -> None:
         numbers[i] += value
 
 
+def _wait(address: int) -> None:
+    number = ctypes.c_int64.from_address(address)
+    number.value = -1  # it has begun
+    while number.value != 1:
+        time.sleep(0.001)
+
+
 def _read(address: int) -> None:
     ctypes.c_char.from_address(address).value  # noqa: B018 - it may fault
 
@@ -64,6 +71,7 @@ def _read(address: int) -> None:
 _CALLS = {
     "add": _add,  # to int64
     "sleep": lambda milliseconds: time.sleep(milliseconds / 1e3),
+    "wait": _wait,  # until an int64 is 1
     "fail": lambda number: f"fail: number {number}",
     "read": _read,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),

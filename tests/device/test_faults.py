@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.device.acl import program
+from tests.waiting import wait
 
 
 def check(code: str, *texts: str, status: int = 0, **variables: str) -> str:
@@ -30,11 +31,7 @@ def is_running(pid: int) -> bool:
 
 
 def await_end(pid: int) -> None:
-    for _ in range(200):
-        if not is_running(pid):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {pid} still runs")
+    wait(lambda: not is_running(pid), f"process {pid} still runs")
 
 
 def test_host_touches_device_memory():
@@ -163,8 +160,8 @@ def test_interrupted_program():
         print(acl.pid(), flush=True)
         os.setpgid(0, 0)
         try:
-            threading.Timer(0.1, lambda: os.killpg(os.getpid(), signal.SIGINT)).start()
-            time.sleep(30)
+            os.killpg(os.getpid(), signal.SIGINT)
+            time.sleep(60)
         except KeyboardInterrupt:
             acl.SynchronizeStream(stream)
             print("interrupted")
@@ -196,17 +193,21 @@ def test_forked_process():
 def test_fork_does_not_keep_the_device():
     code = """
         acl.malloc(8)
-        if os.fork() == 0:
+        device, child = acl.pid(), os.fork()
+        if child == 0:
             os.close(1)
             os.close(2)
-            time.sleep(5)
-            os._exit(0)
-        print(acl.pid(), flush=True)
+            while True:
+                signal.pause()
+        print(device, child, flush=True)
         os._exit(0)
     """
-    begin = time.perf_counter()
-    await_end(int(check(code)))
-    assert time.perf_counter() - begin < 4.5
+    device, child = map(int, check(code).split())
+    try:
+        await_end(device)
+        assert is_running(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_two_programs_at_once():

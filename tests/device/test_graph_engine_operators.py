@@ -5,6 +5,7 @@ import pytest
 
 from ms_ascend_ops.device.aclnn_table import rows
 from ms_ascend_ops.device.operators import run
+from tests.acceptance import assert_close
 from tests.device.calls import Memory, call, execute_by_name
 from tests.device.operator_cases import by_name, gradients, in_place_by_name
 
@@ -22,7 +23,7 @@ def _run(operator, inputs, *shapes, dtype=np.float32, **attributes):
 
 
 def _close(found, golden):
-    np.testing.assert_allclose(found, golden, rtol=2e-5, atol=2e-5)
+    assert_close(found, golden, rtol=2e-5, atol=2e-5)
 
 
 CASES = by_name.CASES | in_place_by_name.CASES

@@ -9,6 +9,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
@@ -165,7 +166,7 @@ def test_spellings_in_a_file(function, values, bias, tmp_path):
     assert [(e.pattern, e.replaced) for e in report.entries if e.engine == "mindir"][-1] == ("attention", True), report
     assert not {"Softmax", "MatMulExt", "BatchMatMul", "BroadcastTo", "Tile"} & set(kinds(tmp_path / "fused.mindir"))
     # Some roundings of values of a few units.
-    np.testing.assert_allclose(numpy(network(*inputs)), reference(*values[:3], bias), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), reference(*values[:3], bias), atol=OUTPUT)
 
 
 class Decoder(nn.Cell):
@@ -214,7 +215,7 @@ def test_statements_of_a_construct(kind, values, shared):
     assert ("share keys" in entry.text) is shared
     expected = reference(*values[:3], CAUSAL).reshape(B, -1)
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=OUTPUT)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=OUTPUT)
 
 
 class Products(nn.Cell):
@@ -249,7 +250,7 @@ def test_a_bias_from_outside(learned, factor):
     assert {e.pattern for e in report.replaced} == {"scale + mask + softmax" if learned else "attention"}
     assert ("attention" in entries(report)) or not learned
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected[0], atol=OUTPUT)
+        assert_close(numpy(run(mode, net, inputs)), expected[0], atol=OUTPUT)
     for got, wanted in zip(gradients_of(net, inputs), expected[1], strict=True):
         np.testing.assert_allclose(got, wanted, atol=GRADIENT * max(1e-2, np.abs(wanted).max()))
 
@@ -282,7 +283,7 @@ def test_heads_behind_the_sequence_stay_there_in_a_file(tmp_path):
     report, network = optimized(net, inputs, tmp_path)
     assert [e.text for e in report.replaced] == ["scale 0.353553, BSND; a row that is masked as a whole gives zeros"]
     assert "Transpose" not in kinds(tmp_path / "fused.mindir")
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
 
 
 def test_any_sizes(tmp_path):
@@ -291,7 +292,7 @@ def test_any_sizes(tmp_path):
     assert [e.pattern for e in report.replaced] == ["attention"]
     other = tensors([draw(3, 9, N * D), np.where(draw(3, 1, 1, 9) < 0.5, 0, -1e9)])
     for values in (inputs, other):
-        np.testing.assert_allclose(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
+        assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
 
 
 class ConstantMask(Decoder):
@@ -329,7 +330,7 @@ def test_constant_masks_of_a_file(table, known, tmp_path):
     assert report.replaced, report
     (entry,) = [e for e in report.replaced if e.pattern == "attention"]
     assert ("causal by its mask" in entry.text, "masked as a whole" in entry.text) == (known == "causal", not known)
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
 
 
 class GroupedHeads(nn.Cell):
@@ -351,14 +352,14 @@ def test_any_sizes_of_heads_that_share_keys(tmp_path):
     report, network = optimized(net, inputs, tmp_path, dynamic={0: (0, 1), 1: (0, 1)})
     assert ["heads share keys" in e.text for e in report.replaced if e.pattern == "attention"] == [True]
     for values in (inputs, tensors([draw(3, 9, N * D), draw(9, 9)])):
-        np.testing.assert_allclose(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
+        assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
 
 
 def test_linear_layers_and_attention_at_o3(tmp_path):
     """Both are replaced, and what feeds the attention is what it was."""
     inputs, net = tensors(SENTENCE), Bert()
     _, network = optimized(net, inputs, tmp_path, "O3")
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
 
 
 def test_gradients():
@@ -385,7 +386,7 @@ def test_a_learned_bias_of_a_file_is_not_trained(tmp_path):
     inputs, net = tensors(SENTENCE), Bert(learned=True)
     report, network = optimized(net, inputs, tmp_path)
     assert entries(report)["attention"][0]
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
 
 
 def test_dropout_stays():
@@ -445,7 +446,7 @@ def test_what_stays(function, reason, tmp_path):
     assert (left is None) if not reason else (not left[0] and reason in left[1])
     results, expected = network(*inputs), cell(function)(*inputs)
     for one, other in zip(*((r,) if isinstance(r, Tensor) else r for r in (results, expected)), strict=True):
-        np.testing.assert_allclose(numpy(one), numpy(other), atol=OUTPUT)
+        assert_close(numpy(one), numpy(other), atol=OUTPUT)
 
 
 def test_heads_that_are_repeated_in_another_order(tmp_path):
@@ -453,7 +454,7 @@ def test_heads_that_are_repeated_in_another_order(tmp_path):
     inputs = tensors([*HEADS, CAUSAL])
     report, network = optimized(cell(repeated_in_blocks), inputs, tmp_path)
     assert "share" not in entries(report)["attention"][1]
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(cell(repeated_in_blocks)(*inputs)), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), numpy(cell(repeated_in_blocks)(*inputs)), atol=OUTPUT)
 
 
 def test_large_heads_stay(tmp_path):

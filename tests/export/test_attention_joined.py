@@ -6,6 +6,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn, ops
 
 from ms_ascend_ops import load, optimize
+from tests.acceptance import assert_close
 from tests.export.test_attention import OUTPUT, D, S, T, draw, gradients_of, kinds, optimized, reference, tensors
 from tests.modes import MODES, run
 from tests.tensors import numpy
@@ -83,10 +84,10 @@ def test_in_a_network(name):
     report = optimize(net, verify=inputs)
     assert [e.pattern for e in report.replaced] == ["attention"], report
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected(bias), atol=OUTPUT)
+        assert_close(numpy(run(mode, net, inputs)), expected(bias), atol=OUTPUT)
     if stock is not None:
         for got, wanted in zip(gradients_of(net, inputs), stock, strict=True):
-            np.testing.assert_allclose(got, wanted, atol=1e-4)
+            assert_close(got, wanted, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -96,7 +97,7 @@ def test_in_a_file(name, tmp_path):
     report, network = optimized(make(), inputs, tmp_path)
     assert [e.pattern for e in report.replaced][-1] == "attention", report
     assert not {"Softmax", "BatchMatMul", "MatMulExt"} & set(kinds(tmp_path / "fused.mindir"))
-    np.testing.assert_allclose(numpy(network(*inputs)), expected(bias), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), expected(bias), atol=OUTPUT)
 
 
 def test_any_sizes(tmp_path):
@@ -104,7 +105,7 @@ def test_any_sizes(tmp_path):
     report, network = optimized(net, inputs, tmp_path, dynamic={0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)})
     assert [e.pattern for e in report.replaced][-1] in ("attention", "scale + mask + softmax"), report
     for values in (inputs, tensors([draw(4, 3, D), draw(4, 9, D), draw(4, 9, D, seed=1), draw(3, 9)])):
-        np.testing.assert_allclose(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
+        assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
 
 
 @pytest.mark.parametrize("subtract", [False, True])
@@ -113,7 +114,7 @@ def test_writes_in_place_become_values_of_a_file(subtract, tmp_path):
     report, network = optimized(Inner(subtract), inputs, tmp_path)
     assert [e.pattern for e in report.replaced][-1] == "attention", report
     assert not any(kind.startswith("Inplace") for kind in kinds(tmp_path / "fused.mindir"))
-    np.testing.assert_allclose(numpy(network(*inputs)), expected(LOW), atol=OUTPUT)
+    assert_close(numpy(network(*inputs)), expected(LOW), atol=OUTPUT)
 
 
 class Inner(nn.Cell):
@@ -195,7 +196,7 @@ def test_what_others_read_stays_in_a_file(kind, tmp_path):
     stock = load(tmp_path / "stock.mindir")
     for _ in range(2):  # a Parameter has another value then
         for got, wanted in zip(network(*tensors(values)), stock(*tensors(values)), strict=True):
-            np.testing.assert_allclose(numpy(got), numpy(wanted), atol=OUTPUT)
+            assert_close(numpy(got), numpy(wanted), atol=OUTPUT)
 
 
 class Weighted(nn.Cell):

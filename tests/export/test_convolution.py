@@ -9,6 +9,7 @@ from ms_ascend_ops.export.graphs.graph import INPUT, Node
 from ms_ascend_ops.export.matching.expressions import Expressions
 
 from ms_ascend_ops import Conv2d, cpu_builtins, export_mindir, load, optimize, optimize_mindir
+from tests.acceptance import assert_close
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
 
@@ -70,7 +71,7 @@ def test_in_a_network(x):
     assert report.gradients.relative < 1e-5
     assert [(p.name, id(p)) for p in net.get_parameters()] == names
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+        assert_close(numpy(run(mode, net, (x,))), expected, **CLOSE)
     report.restore()
     np.testing.assert_array_equal(numpy(net(x)), expected)
 
@@ -81,7 +82,7 @@ def test_other_sizes_than_those_that_were_shown(x):
     wide = tensor(np.random.default_rng(1).standard_normal((1, CHANNELS, 12, 11)), "float32")
     expected = numpy(net(wide))
     optimize(net, verify=[x], level="O3")
-    np.testing.assert_allclose(numpy(net(wide)), expected, **CLOSE)
+    assert_close(numpy(net(wide)), expected, **CLOSE)
 
 
 def test_without_inputs_and_below_o3(x):
@@ -89,7 +90,7 @@ def test_without_inputs_and_below_o3(x):
     expected = numpy(net(x))
     assert found(optimize(net, level="O2")) == []
     assert [place for place, _ in found(optimize(net, level="O3"))] == ["body.0", "body.2", "inner", "shared"]
-    np.testing.assert_allclose(numpy(net(x)), expected, **CLOSE)
+    assert_close(numpy(net(x)), expected, **CLOSE)
 
 
 def test_what_a_convolution_is_tried_with_is_small():
@@ -117,7 +118,7 @@ def test_in_a_file(batch, x, tmp_path):
     assert sorted(note for _, note in found(report)) == sorted(note for _, note in NOTES)
     network = load(tmp_path / "fused.mindir")
     for value in (x, ops.cat((x, x))) if batch else (x,):
-        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), **CLOSE)
+        assert_close(numpy(network(value)), numpy(net(value)), **CLOSE)
 
 
 def test_a_file_for_any_sizes_keeps_a_padding_that_follows_from_them(x, tmp_path):
@@ -128,7 +129,7 @@ def test_a_file_for_any_sizes_keeps_a_padding_that_follows_from_them(x, tmp_path
     assert sorted(note for _, note in found(report)) == sorted({note for _, note in NOTES} - {"3 x 3"})
     network = load(tmp_path / "fused.mindir")
     wide = tensor(np.random.default_rng(1).standard_normal((2, CHANNELS, 12, 11)), "float32")
-    np.testing.assert_allclose(numpy(network(wide)), numpy(net(wide)), **CLOSE)
+    assert_close(numpy(network(wide)), numpy(net(wide)), **CLOSE)
 
 
 def test_a_layer_with_a_hook_or_casts_stays(x):
@@ -149,14 +150,14 @@ def test_a_linear_layer_of_mint(mode):
     expected = numpy(net(x))
     report = optimize(net, verify=[x], gradients=True, level="O3")
     assert [(e.place, e.pattern) for e in report.replaced] == [("0", "linear layer"), ("1", "linear layer")]
-    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+    assert_close(numpy(run(mode, net, (x,))), expected, **CLOSE)
 
 
 def test_a_transposed_or_other_convolution_stays(x):
     net = nn.SequentialCell(nn.Conv2dTranspose(CHANNELS, 3, 3), nn.Conv2d(3, 2, 1))
     expected = numpy(net(x))
     assert [place for place, _ in found(optimize(net, verify=[x], level="O3"))] == ["1"]
-    np.testing.assert_allclose(numpy(net(x)), expected, **CLOSE)
+    assert_close(numpy(net(x)), expected, **CLOSE)
 
 
 LAYERS_OF_MINT = [
@@ -174,9 +175,9 @@ def test_a_layer_of_mint(mode, arguments, x):
     same = Conv2d.of(net[0], "relu")
     expected = numpy(same(x))
     with cpu_builtins():
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+        assert_close(numpy(run(mode, net, (x,))), expected, **CLOSE)
     assert [note.partition(",")[0] for _, note in found(optimize(net, level="O3"))] == ["3 x 3"]
-    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+    assert_close(numpy(run(mode, net, (x,))), expected, **CLOSE)
 
 
 def test_few_places_with_many_terms_each():

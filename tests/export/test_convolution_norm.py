@@ -5,6 +5,7 @@ import pytest
 from mindspore import nn, ops
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
+from tests.acceptance import assert_close
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
 
@@ -82,7 +83,7 @@ def test_in_a_network(block, note, inputs):
     assert report.gradients.relative < 1e-4
     assert [(p.name, id(p)) for p in net.get_parameters()] == names
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, **CLOSE)
+        assert_close(numpy(run(mode, net, inputs)), expected, **CLOSE)
     report.restore()
     np.testing.assert_array_equal(numpy(net(*inputs)), expected)
 
@@ -92,7 +93,7 @@ def test_what_stays_apart(inputs):
         expected = numpy(net(*inputs))
         report = optimize(net, verify=inputs, level="O3")
         assert found(report) == []
-        np.testing.assert_allclose(numpy(net(*inputs)), expected, **CLOSE)
+        assert_close(numpy(net(*inputs)), expected, **CLOSE)
     net = ResidualBlock()
     assert found(optimize(net, verify=inputs, level="O2")) == []
 
@@ -104,7 +105,7 @@ def test_in_a_file(batch, inputs, tmp_path):
     report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
     assert found(report) == ["3 x 3, 2 groups, eps 0.001, silu"]
     network = load(tmp_path / "fused.mindir")
-    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), **CLOSE)
+    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), **CLOSE)
     if batch:
         more = [ops.cat((value, value)) for value in inputs]
-        np.testing.assert_allclose(numpy(network(*more)), numpy(net(*more)), **CLOSE)
+        assert_close(numpy(network(*more)), numpy(net(*more)), **CLOSE)

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Tensor, mint, nn, ops
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN, INNER
 from tests.modes import MODES, run
@@ -61,7 +62,7 @@ def test_in_a_file(make, note, dynamic, x, tmp_path):
     network = load(tmp_path / "fused.mindir")
     for value in (x, ops.cat((x, x), 1)) if dynamic else (x,):
         # Roundings of sums in another order; a stock tanh is 1e-4 off.
-        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), atol=2e-4)
+        assert_close(numpy(network(value)), numpy(net(value)), atol=1e-5)
     assert not linear(optimize_mindir(stock, tmp_path / "apart.mindir", level="O2"))
 
 
@@ -78,7 +79,7 @@ def test_in_a_network(make, note, x):
     assert report.gradients.relative < 1e-5
     assert [(p.name, id(p)) for p in net.get_parameters()] == names
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, atol=1e-5)  # sums in another order
+        assert_close(numpy(run(mode, net, (x,))), expected, atol=1e-5)  # sums in another order
     report.restore()
     np.testing.assert_array_equal(numpy(net(x)), expected)
 
@@ -117,7 +118,7 @@ def test_an_activation_of_the_layer_itself(x):
     net = Active()
     expected = numpy(net(x))
     assert not linear(optimize(net, verify=[x], level="O3"))
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-6)
+    assert_close(numpy(net(x)), expected, atol=1e-6)
 
 
 def test_training_goes_on(x):

@@ -9,6 +9,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn, ops
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.tensors import numpy, tensor
 
 B, S, N, D = 2, 5, 3, 8
@@ -258,7 +259,7 @@ def test_spellings(cell, pattern, values, expected):
     net, inputs = Holder(cell), [tensor(value, "float32") for value in values]
     report = optimize(net, verify=inputs, engines=["cell"])
     assert [(e.pattern, e.replaced) for e in report.entries] == [(pattern, True)], str(report)
-    np.testing.assert_allclose(numpy(net(*inputs)), expected, rtol=TOLERANCE, atol=TOLERANCE)
+    assert_close(numpy(net(*inputs)), expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def opposite(x, cos, sin):

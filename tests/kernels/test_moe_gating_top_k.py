@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_ascend_ops.library import get_num_threads, set_num_threads
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
@@ -43,7 +43,7 @@ def check(x, bias, types, attributes):
     groups = {name: attributes[name] for name in ("group_count", "k_group", "group_score") if name in attributes}
     by = reference.chosen_by(x, bias, attributes["scoring"], **groups)
     golden = np.take_along_axis(by, reference.forward(x, bias, **attributes)[1], -1)
-    np.testing.assert_allclose(np.take_along_axis(by, experts, -1), golden, rtol=1e-5, atol=1e-6)
+    assert_close(np.take_along_axis(by, experts, -1), golden, rtol=1e-5, atol=1e-6)
     assert all(len(set(row)) == len(row) for row in experts)
     expected = reference.weights_of(x, experts, **attributes)
     # The exponential is good to some ULP.

@@ -8,6 +8,7 @@ import pytest
 
 from ms_ascend_ops import _C
 from ms_ascend_ops.super_kernel import CAST, LAST_ROW, TRANSPOSE, VIEW, Step, Value, as_text
+from tests.acceptance import assert_close
 
 X, GAMMA = Value(-1, 0), Value(-1, 1)
 NORM = {"epsilon": 1e-6, "scheme": "llama"}
@@ -49,9 +50,9 @@ def test_values(rows, columns):
     third = product / (1 + np.exp(-product)) * first
     # Of float32: each norm is a sum of `columns`, a root and two products, wrong by some 1e-6 (relative); `last` comes
     # behind two of them, an exponential and three products.
-    np.testing.assert_allclose(viewed, first.reshape(rows, 3, -1), rtol=1e-5, atol=1e-6)
+    assert_close(viewed, first.reshape(rows, 3, -1), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(turned, viewed.transpose(1, 0, 2))
-    np.testing.assert_allclose(last, third[-1:], rtol=1e-4, atol=1e-5)
+    assert_close(last, third[-1:], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(rstd, 1 / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6), rtol=1e-5)
 
 

@@ -17,6 +17,7 @@ from ms_ascend_ops.llm.finetune.kept import Kept
 from ms_ascend_ops.llm.finetune.network import TrainedNetwork
 from ms_ascend_ops.llm.finetune.training import AdamW, Training, train
 from ms_ascend_ops.llm.finetune.writing import write
+from tests.acceptance import assert_close
 from tests.llm import reference, tiny
 
 
@@ -205,9 +206,9 @@ def test_adapter(tmp_path):
     whole = merged(checkpoint, path)
     weight = f"{name}.weight"
     expected = checkpoint.array(weight).astype(np.float64) + 1.5 * b.astype(np.float64) @ a
-    np.testing.assert_allclose(whole.array(weight), expected, atol=1e-5)
+    assert_close(whole.array(weight), expected, atol=1e-5)
     part = whole.array(weight, np.float32, slice(3, 9), slice(32, 64))
-    np.testing.assert_allclose(part, expected[3:9, 32:64], atol=1e-5)
+    assert_close(part, expected[3:9, 32:64], atol=1e-5)
     np.testing.assert_array_equal(
         whole.weight("model.layers.0.mlp.up_proj.weight").codes,
         checkpoint.weight("model.layers.0.mlp.up_proj.weight").codes,

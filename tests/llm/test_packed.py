@@ -15,6 +15,7 @@ from ms_ascend_ops.llm.checkpoints.writer import write_directory
 from ms_ascend_ops.llm.executor import Chunk, ProgramExecutor
 from ms_ascend_ops.llm.linear import FloatLinear, QuantizedLinear
 from ms_ascend_ops.llm.network import load_network
+from tests.acceptance import assert_close
 from tests.llm import packed, reference, tiny
 from tests.llm.test_network import DTYPES, close, ids
 
@@ -151,7 +152,7 @@ def test_conversion(tmp_path, layout, dtype):
 def test_settings_in_a_file_of_their_own(tmp_path, file, settings, pack):
     path, matrices = write(tmp_path / "m", None, pack)
     (path / file).write_text(json.dumps(settings))
-    np.testing.assert_allclose(open_checkpoint(path).array(f"{DOWN}.weight"), matrices[f"{DOWN}.weight"], atol=1e-6)
+    assert_close(open_checkpoint(path).array(f"{DOWN}.weight"), matrices[f"{DOWN}.weight"], atol=1e-6)
     (path / file).write_text(json.dumps(settings | {"bits": 3, "w_bit": 3}))
     with pytest.raises(ValueError, match=rf"{file}: quantization_config\.bits must be 4"):
         open_checkpoint(path)
@@ -279,4 +280,4 @@ def test_files_of_the_package(tmp_path):
     tensors, matrices = packed.model(tiny.random_weights(tiny.CONFIG), packed.awq)
     path = tiny.write_directory(tmp_path / "m", tiny.CONFIG, {}, quantization_config=AWQ)
     save_file(tensors, path / "model.safetensors")
-    np.testing.assert_allclose(open_checkpoint(path).array(f"{DOWN}.weight"), matrices[f"{DOWN}.weight"], atol=1e-6)
+    assert_close(open_checkpoint(path).array(f"{DOWN}.weight"), matrices[f"{DOWN}.weight"], atol=1e-6)

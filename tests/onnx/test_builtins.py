@@ -8,6 +8,7 @@ from onnx import helper
 
 from ms_ascend_ops.onnx import DOMAIN, optimize
 from ms_ascend_ops.onnx.runtime import run, session
+from tests.acceptance import assert_close
 from tests.onnx.models import model
 
 ORT = "com.microsoft"
@@ -92,7 +93,7 @@ def test_what_it_becomes(name, tmp_path):
     given = values(case[2])
     stock = onnxruntime.InferenceSession(str(path)).run(None, given)
     for one, other in zip(stock, run(session(output), given)):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+        assert_close(other, one, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_group_query_attention(tmp_path):
     for one, other in zip(
         onnxruntime.InferenceSession(str(path)).run(None, given), run(session(tmp_path / "fused.onnx"), given)
     ):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+        assert_close(other, one, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

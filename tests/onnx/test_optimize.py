@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.onnx import DOMAIN, optimize
 from ms_ascend_ops.onnx.runtime import run, session
+from tests.acceptance import assert_close
 from tests.onnx.models import model
 
 EPSILON = np.array(1e-6, np.float32)
@@ -105,7 +106,7 @@ def test_a_block(file, tmp_path):
     }
     assert shapes["p"] == ["b", "s", 24]
     x = np.random.default_rng(1).standard_normal((3, 5, 16)).astype(np.float32)
-    np.testing.assert_allclose(run(session(tmp_path / "fused.onnx"), {"x": x})[0], golden(x), rtol=1e-4, atol=1e-4)
+    assert_close(run(session(tmp_path / "fused.onnx"), {"x": x})[0], golden(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("ir_version", [10, 3])
@@ -200,7 +201,7 @@ def test_attention(mask, file, tmp_path):
         scores += given["bias"] if mask == "numbers" else np.where(constants["seen"], 0, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     golden = weights / weights.sum(-1, keepdims=True) @ given["v"]
-    np.testing.assert_allclose(run(session(tmp_path / "fused.onnx"), given)[0], golden, rtol=1e-4, atol=1e-5)
+    assert_close(run(session(tmp_path / "fused.onnx"), given)[0], golden, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_a_group_norm_as_exporters_write_it(file, tmp_path, ends, pattern):
     (y,) = run(session(tmp_path / "fused.onnx"), {"x": x.astype(np.float32)})
     positive = np.maximum(n, 0)
     expected = {"GroupNorm + SiLU": n / (1 + np.exp(-n)), "GroupNorm + ReLU": 2 * positive, "GroupNorm": positive + n}
-    np.testing.assert_allclose(y, expected[pattern], rtol=1e-4, atol=1e-5)
+    assert_close(y, expected[pattern], rtol=1e-4, atol=1e-5)
 
 
 def test_tensors_beside_the_file(file, tmp_path):
@@ -315,7 +316,7 @@ def test_a_file_for_atc_names_the_domain_of_every_node(file, tmp_path):
         anonymous.domain = anonymous.domain.removeprefix("ai.onnx")
     onnx.save(fused, target)
     x = np.random.default_rng(1).standard_normal((2, 3, 16)).astype(np.float32)
-    np.testing.assert_allclose(run(session(target), {"x": x})[0], np.maximum(golden(x), 0), rtol=1e-5, atol=1e-5)
+    assert_close(run(session(target), {"x": x})[0], np.maximum(golden(x), 0), rtol=1e-5, atol=1e-5)
 
 
 def test_outputs_that_differ_are_not_kept(file, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from onnx import helper
 
 from ms_ascend_ops.onnx import DOMAIN, library_path
 from ms_ascend_ops.onnx.runtime import run, session
+from tests.acceptance import assert_close
 from tests.dtypes import FLOATS
 from tests.onnx.models import Example, every_operator, model, same_bits
 
@@ -67,7 +68,7 @@ def test_an_absent_input_before_a_given_one():
     infos = {name: (array.dtype.name, array.shape) for name, array in inputs.items()}
     (y,) = run(start(model([node], infos, {"y": ("float32", (3, 5))})), inputs)
     golden = x.astype(np.float64) @ (weight * scale.astype(np.float64)).T + bias
-    np.testing.assert_allclose(y, golden, rtol=1e-5, atol=1e-4)
+    assert_close(y, golden, rtol=1e-5, atol=1e-5)
 
 
 def test_defaults_of_attributes():

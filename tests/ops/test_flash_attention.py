@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.kernels.test_flash_attention import TERMS
@@ -76,7 +76,7 @@ def test_a_mask_of_what_is_behind_is_causal(mode):
     mask = tensor(np.where(np.tri(5, 37, 32), 0, -np.inf)[None, None], "float32")
     out, _ = run(mode, ops.flash_attention, (query, key, value, mask))
     causal, _ = ops.flash_attention(query, key, value, causal=True)
-    np.testing.assert_allclose(numpy(out), numpy(causal), rtol=1e-5, atol=1e-6)
+    assert_close(numpy(out), numpy(causal), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,7 +7,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.inputs import draw
 from tests.modes import combinations, run
 from tests.reference import matmul as reference
@@ -61,8 +61,8 @@ def test_gradients_of_transposes(transpose_x, transpose_weight, batched):
     gradients = ms.grad(lambda x, w: (ops.matmul(x, w, None, transpose_x, transpose_weight) * seen).sum(), (0, 1))(
         *inputs
     )
-    np.testing.assert_allclose(numpy(gradients[0]), swapped(dx, transpose_x), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(numpy(gradients[1]), swapped(dweight, transpose_weight), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(gradients[0]), swapped(dx, transpose_x), rtol=1e-4, atol=1e-5)
+    assert_close(numpy(gradients[1]), swapped(dweight, transpose_weight), rtol=1e-4, atol=1e-5)
 
 
 BAD = [

@@ -8,7 +8,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.modes import MODES, combinations, run
@@ -100,7 +100,7 @@ def test_unpermute_without_weights(mode):
     golden = moe_token_unpermute.forward(numpy(rows), numpy(places))
     drows = run(mode, ms.grad(total, 0), (rows, places))
     expected = moe_token_unpermute.backward(2 * golden, numpy(rows), numpy(places))[0]
-    np.testing.assert_allclose(numpy(drows), expected, rtol=1e-5, atol=1e-5)
+    assert_close(numpy(drows), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("mode", "scoring", "has_bias"), combinations(["softmax", "sigmoid"], [True, False]))

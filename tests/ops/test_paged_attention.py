@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.kernels.test_flash_attention import TERMS
@@ -50,9 +50,9 @@ def test_after_kv_cache_update():
         length = Tensor([token + 1], ms.int32)
         one_by_one.append(numpy(ops.paged_attention(query[:, token : token + 1], *caches, tables, length)))
     together = ops.paged_attention(query, *caches, tables, length)
-    np.testing.assert_allclose(numpy(together), np.concatenate(one_by_one, 1), rtol=1e-5, atol=1e-6)
+    assert_close(numpy(together), np.concatenate(one_by_one, 1), rtol=1e-5, atol=1e-6)
     dense, _ = ops.flash_attention(query, key[None], value[None], causal=True, layout="BSND")
-    np.testing.assert_allclose(numpy(together), numpy(dense), rtol=1e-5, atol=1e-6)
+    assert_close(numpy(together), numpy(dense), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.reference import weight_quant_matmul as reference
@@ -50,8 +50,7 @@ def test_activations(mode, activation):
 
     y = run(mode, activated, inputs)
     golden = reference.forward(*(numpy(value) for value in inputs), activation)
-    # Sums of 64 products of some tens in float32, whose terms cancel.
-    np.testing.assert_allclose(numpy(y), golden, rtol=1e-4, atol=1e-3)
+    assert_close(numpy(y), golden, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -59,8 +58,7 @@ def test_offset_and_bias_may_be_absent(mode):
     x, weight, scale, _, _ = arrays(("float32", "float32"), (2,))
     y = run(mode, ops.weight_quant_matmul, (x, weight, scale))
     golden = reference.forward(*(numpy(value) for value in (x, weight, scale)))
-    # Sums of 64 products of some tens in float32, whose terms cancel.
-    np.testing.assert_allclose(numpy(y), golden, rtol=1e-4, atol=1e-4)
+    assert_close(numpy(y), golden, rtol=1e-4, atol=1e-5)
 
 
 BAD = [

@@ -11,6 +11,7 @@ from ms_ascend_ops.serving.batching import BatchQueue, Job
 from ms_ascend_ops.serving.errors import BadRequest, Busy, Deadline, ServingError, Unavailable
 from ms_ascend_ops.serving.metrics import Metrics
 from ms_ascend_ops.serving.tensors import TensorSpec, Values
+from tests.waiting import wait
 
 
 class Doubles:
@@ -43,9 +44,13 @@ def network():
     return Doubles()
 
 
+def batch_queue(network, delay_s):
+    return BatchQueue("test", lambda: network, Metrics().of_model("m", "1"), 8, max_batch_size=8, delay_s=delay_s)
+
+
 @pytest.fixture
 def queue(network):
-    one = BatchQueue("test", lambda: network, Metrics().of_model("m", "1"), 8, max_batch_size=8, delay_s=0.02)
+    one = batch_queue(network, 0.02)
     yield one
     network.may.set()
     one.close()
@@ -56,8 +61,7 @@ def filled(queue, network, *jobs):
     """The results, after jobs came while another one was running."""
     network.may.clear()
     first = queue.submit(job(0, 8))  # a full batch: it does not wait for others
-    while queue._jobs:
-        time.sleep(0.001)
+    wait(lambda: not queue._jobs)
     results = [queue.submit(one) for one in jobs]
     network.may.set()
     first.result(10)
@@ -76,20 +80,19 @@ def test_together_and_apart(queue, network):
 def test_the_deadline_of_a_batch(queue, network):
     """Nobody waits longer than the delay for others, and nobody at all when the batch is full."""
     start = time.monotonic()
-    queue.submit(job(1)).result(10)
-    alone = time.monotonic() - start
-    assert alone >= 0.02
-    others = [queue.submit(job(1, 4)) for _ in range(2)]
-    for other in others:
-        other.result(10)
+    queue.submit(job(1)).result(60)
+    assert time.monotonic() - start >= 0.02
+    patient = batch_queue(network, 600)
+    for other in [patient.submit(job(1, 4)) for _ in range(2)]:
+        other.result(60)
+    patient.close()
     assert network.runs == [1, 8]
 
 
 def test_a_full_queue(queue, network):
     network.may.clear()
     first = queue.submit(job(0, 8))
-    while queue._jobs:
-        time.sleep(0.001)
+    wait(lambda: not queue._jobs)
     waiting = [queue.submit(job(1)) for _ in range(8)]
     with pytest.raises(Busy, match="the queue of the model is full"):
         queue.submit(job(1))

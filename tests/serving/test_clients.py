@@ -14,6 +14,7 @@ import pytest
 
 from ms_ascend_ops.llm import LanguageModel, Sampling
 from ms_ascend_ops.serving import messages
+from tests.acceptance import assert_close
 from tests.serving import networks
 from tests.serving.test_server import process
 
@@ -85,7 +86,7 @@ def test_curl(addresses, rng, tmp_path):
     length = f"Inference-Header-Content-Length: {len(header)}"
     answer = curl("/v2/models/block/versions/2/infer", "--data-binary", f"@{tmp_path / 'body'}", "-H", length)
     got = np.array(json.loads(answer)["outputs"][0]["data"]).reshape(x.shape)
-    assert np.allclose(got, networks.expected(x, y, 2), rtol=1e-5, atol=1e-5)
+    assert_close(got, networks.expected(x, y, 2), rtol=1e-5, atol=1e-5)
     asked = json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": 3, "stream": True})
     assert curl("/v1/completions", "-N", "-d", asked).endswith(b"data: [DONE]\n\n")
     status = ("-o", os.devnull, "-w", "%{http_code}")

@@ -3,11 +3,15 @@
 import asyncio
 import json
 import re
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from ms_ascend_ops.llm import LanguageModel, Sampling
-from ms_ascend_ops.serving import Settings
+from ms_ascend_ops.serving import Settings, language
+from ms_ascend_ops.serving.language import Generation
 from tests.llm import tiny
 from tests.serving.conftest import Served
 
@@ -194,46 +198,70 @@ def test_unknown_model(served):
 
 
 @pytest.fixture
-def slow(language_file, monkeypatch):
-    """A server whose model takes 20 ms a step, one sequence at once, one more in the queue."""
-    import time  # noqa: PLC0415
-
-    from ms_ascend_ops.llm.scheduler import Scheduler  # noqa: PLC0415
-
-    step = Scheduler.step
-    monkeypatch.setattr(Scheduler, "step", lambda self: (time.sleep(0.02), step(self)))
-    one = Served(Settings(models={"tiny": language_file}, defaults={"batch": 1, "queue": 1, "timeout_s": 1.5}))
+def narrow(language_file):
+    """A server for one sequence at once, and one more in the queue."""
+    one = Served(Settings(models={"tiny": language_file}, defaults={"batch": 1, "queue": 1, "timeout_s": 30}))
     yield one
     one.close()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Events: `words` is set when an answer has its first words; the model makes no step then until `may_go_on` is."""
+    from ms_ascend_ops.llm.scheduler import Scheduler  # noqa: PLC0415
+
+    step, events = Scheduler.step, SimpleNamespace(words=threading.Event(), may_go_on=threading.Event())
+
+    def held_step(self):
+        if any(sequence.request.text for sequence in self._running):
+            events.words.set()
+            assert events.may_go_on.wait(60)
+        step(self)
+
+    monkeypatch.setattr(Scheduler, "step", held_step)
+    yield events
+    events.may_go_on.set()
 
 
 LONG = {"model": "tiny", "prompt": "hello", "max_tokens": 50, "temperature": 0}
 
 
-def test_busy_and_late(slow):
+def test_busy_and_late(narrow, held, monkeypatch):
     """The third at once is refused; what takes too long is given up, and its place is free then."""
+    pieces, seconds = Generation.pieces, iter([60, 0.1, 60])
+    monkeypatch.setattr(Generation, "pieces", lambda self, _: pieces(self, next(seconds)))
 
     async def three():
-        return await asyncio.gather(*(slow.client.post(COMPLETIONS, json=LONG) for _ in range(3)))
+        first = asyncio.ensure_future(narrow.client.post(COMPLETIONS, json=LONG))
+        assert await asyncio.to_thread(held.words.wait, 60)
+        others = await asyncio.gather(*(narrow.client.post(COMPLETIONS, json=LONG) for _ in range(2)))
+        held.may_go_on.set()
+        return await first, *others
 
-    answers = slow.run(three())
+    answers = narrow.run(three())
     assert sorted(answer.status_code for answer in answers) == [200, 429, 504]
+    assert answers[0].status_code == 200
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.headers["Retry-After"] == "1"
     assert refused.json()["error"]["code"] == "rate_limit_exceeded"
-    assert slow.post(COMPLETIONS, LONG | {"max_tokens": 2}).status_code == 200
+    assert narrow.post(COMPLETIONS, LONG | {"max_tokens": 2}).status_code == 200
 
 
-def test_late_within_a_stream(slow):
+def test_late_within_a_stream(narrow, held, monkeypatch):
     """The status is out: the error is the last event, as OpenAI's client expects it."""
-    answer = slow.post(COMPLETIONS, LONG | {"max_tokens": 200, "stream": True})
+    tell = Generation._text
+    # Its 30 s have passed when the first words are there.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 30 * held.words.is_set())
+    monkeypatch.setattr(language, "time", clock)
+    monkeypatch.setattr(Generation, "_text", lambda self, piece: (held.words.set(), tell(self, piece)))
+    answer = narrow.post(COMPLETIONS, LONG | {"max_tokens": 200, "stream": True})
     assert answer.status_code == 200
-    assert re.search(r'data: {"error": {"message": "the answer was not complete within 1.5 s"', answer.text)
+    assert re.search(r'data: {"error": {"message": "the answer was not complete within 30 s"', answer.text)
     assert "[DONE]" not in answer.text
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_hangs_up_frees_its_place(slow, stream):
+def test_who_hangs_up_frees_its_place(narrow, held, stream):
     async def scenario():
         asked = json.dumps(LONG | {"stream": stream}).encode()
         left, first = asyncio.Event(), asyncio.Event()
@@ -256,35 +284,37 @@ def test_who_hangs_up_frees_its_place(slow, stream):
             "query_string": b"", "scheme": "http", "server": ("test", 80), "client": ("test", 1), "root_path": "",
             "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
         }  # fmt: skip
-        task = asyncio.ensure_future(slow.app(scope, receive, send))
-        await (asyncio.wait_for(first.wait(), 60) if stream else asyncio.sleep(0.2))
+        task = asyncio.ensure_future(narrow.app(scope, receive, send))
+        assert await asyncio.to_thread(held.words.wait, 60)
+        if stream:
+            await asyncio.wait_for(first.wait(), 60)
         left.set()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
+        held.may_go_on.set()
         return [message for message in got[1:] if message.get("body")]
 
-    pieces = slow.run(scenario())
+    pieces = narrow.run(scenario())
     assert bool(pieces) == stream
-    # Otherwise it would take 1 s, and the second of these two would be refused.
     quick = LONG | {"max_tokens": 1}
-    assert [slow.post(COMPLETIONS, quick).status_code for _ in range(2)] == [200, 200]
-    metrics = slow.metrics()
+    assert [narrow.post(COMPLETIONS, quick).status_code for _ in range(2)] == [200, 200]
+    metrics = narrow.metrics()
     assert metrics['ms_ascend_ops_serving_hung_up_total{protocol="http"}'] == 1
     assert metrics['ms_ascend_ops_serving_cancelled_total{model="tiny",version="1"}'] == 1
     generated = metrics['ms_ascend_ops_serving_tokens_total{kind="generated",model="tiny",version="1"}']
     assert 2 < generated < 30
 
 
-def test_a_step_that_fails(slow, monkeypatch):
+def test_a_step_that_fails(narrow, monkeypatch):
     """Requests that share it fail, and the next one does not."""
     from ms_ascend_ops.llm.executor import ProgramExecutor  # noqa: PLC0415
 
     step = ProgramExecutor.step
     monkeypatch.setattr(ProgramExecutor, "step", lambda *given: 1 / 0)
-    answer = slow.post(COMPLETIONS, LONG)
+    answer = narrow.post(COMPLETIONS, LONG)
     assert answer.status_code == 500
     assert "ZeroDivisionError" in answer.json()["error"]["message"]
     monkeypatch.setattr(ProgramExecutor, "step", step)
-    assert slow.post(COMPLETIONS, LONG | {"max_tokens": 2}).status_code == 200
+    assert narrow.post(COMPLETIONS, LONG | {"max_tokens": 2}).status_code == 200
 
 
 def test_the_last_words_of_the_model(served):

@@ -12,6 +12,7 @@ import pytest
 from ms_ascend_ops.llm import LanguageModel, Sampling
 from ms_ascend_ops.llm.constraint import json_grammar
 from ms_ascend_ops.serving import Settings
+from tests.acceptance import assert_close
 from tests.llm import reference, tiny
 from tests.llm.test_tool_calls import HERMES, WEATHER
 from tests.serving.conftest import Served
@@ -182,7 +183,7 @@ def test_embeddings(served, model):
     (short,) = served.post(EMBEDDINGS, asked).json()["data"]
     vector = np.frombuffer(base64.b64decode(short["embedding"]), "<f4")
     whole = np.array(answer["data"][0]["embedding"][:8])
-    np.testing.assert_allclose(vector, whole / np.linalg.norm(whole), atol=1e-6)
+    assert_close(vector, whole / np.linalg.norm(whole), atol=1e-6)
 
 
 def test_a_full_context_is_a_length(served, model):

@@ -14,6 +14,7 @@ from tests.serving import networks
 from tests.serving.conftest import Served
 from tests.serving.networks import add_version
 from tests.serving.test_inference import body, close, inputs, output
+from tests.waiting import wait
 
 
 @pytest.fixture
@@ -193,5 +194,4 @@ def test_threads_of_models_that_went(server):
     """They end."""
     for _ in range(3):
         assert server.post("/v2/repository/models/block/load").status_code == 200
-    server.run(asyncio.sleep(0.2))
-    assert len([thread for thread in threading.enumerate() if thread.name.startswith("serve block")]) == 1
+    wait(lambda: [thread.name.startswith("serve block") for thread in threading.enumerate()].count(True) == 1)

@@ -8,8 +8,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import threading
-import time
 
 import grpc
 import httpx
@@ -19,6 +17,7 @@ from click.testing import CliRunner
 from ms_ascend_ops.commands.serve import serve
 from ms_ascend_ops.serving.messages import SERVICE, message
 from tests.serving.networks import add_version
+from tests.waiting import wait
 
 ASKED = {"model": "tiny", "prompt": "hello", "max_tokens": 5, "temperature": 0}
 
@@ -40,12 +39,12 @@ def process(*arguments, folder):
 
 
 def wait_for(log, running, pattern):
-    until = time.monotonic() + 60
-    while not (found := re.search(pattern, log.read_text())):
+    def is_there():
         assert running.poll() is None, log.read_text()
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.02)
-    return found
+        return re.search(pattern, log.read_text())
+
+    wait(is_there, pattern)
+    return is_there()
 
 
 def call(channel, method, *metadata, **fields):
@@ -105,9 +104,8 @@ def test_tls(language_file, tmp_path):
                 with client.stream("POST", f"{url}/v1/completions", json=ASKED | {"stream": True, "max_tokens": 200}):
                     pass  # hangs up
             assert client.post(f"{url}/v1/completions", json=ASKED).status_code == 200
-            until = time.monotonic() + 10
-            while 'running_sequences{model="tiny",version="1"} 0.0' not in client.get(f"{url}/metrics").text:
-                assert time.monotonic() < until
+            idle = 'running_sequences{model="tiny",version="1"} 0.0'
+            wait(lambda: idle in client.get(f"{url}/metrics").text)
         credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
         with grpc.secure_channel(target, credentials) as channel:
             assert call(channel, "ServerMetadata").name == "ms_ascend_ops"
@@ -118,17 +116,14 @@ def test_a_repository_of_a_process(language_file, tmp_path):
     add_version(tmp_path / "models", "tiny", 1, language_file)
     with process("--repository", tmp_path / "models", folder=tmp_path) as (_, url, _), httpx.Client() as client:
         add_version(tmp_path / "models", "tiny", 2, language_file)
-        answers = []
-
-        def ask():
-            answers.append(client.post(f"{url}/v1/completions", json=ASKED | {"max_tokens": 200}))
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        parameters = {"parameters": {"config": json.dumps({"versions": "all", "traffic": {"1": 1, "2": 1}})}}
-        assert httpx.post(f"{url}/v2/repository/models/tiny/load", json=parameters, timeout=30).status_code == 200
-        asking.join()
-        assert answers[0].status_code == 200
+        asked = ASKED | {"max_tokens": 200, "stream": True}
+        with client.stream("POST", f"{url}/v1/completions", json=asked) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            parameters = {"parameters": {"config": json.dumps({"versions": "all", "traffic": {"1": 1, "2": 1}})}}
+            load = f"{url}/v2/repository/models/tiny/load"
+            assert httpx.post(load, json=parameters, timeout=60).status_code == 200
+            assert [line for line in lines if line][-1] == "data: [DONE]"
         ids = [one["id"] for one in client.get(f"{url}/v1/models").json()["data"]]
         assert ids == ["tiny", "tiny:1", "tiny:2"]
         for _ in range(4):

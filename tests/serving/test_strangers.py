@@ -58,8 +58,8 @@ MUCH["numbers in a header"] = (
 
 @pytest.mark.parametrize("name", MUCH)
 def test_the_loop_goes_on(open_server, name):
-    """Whatever is read: what runs in the event loop at once, and so what a probe waits for, is short. CPU time, so that
-    it does not matter what else the machine does."""
+    """Whatever is read: what runs in the event loop at once, and so what a probe waits for, is short. CPU time of its
+    thread, so that it does not matter what else the machine, and other threads, do."""
     path, headers, content = MUCH[name]
 
     async def pieces():
@@ -68,10 +68,10 @@ def test_the_loop_goes_on(open_server, name):
 
     async def longest():
         request = asyncio.ensure_future(open_server.client.post(path, content=pieces(), headers=headers))
-        worst, last = 0.0, time.process_time()
+        worst, last = 0.0, time.thread_time()
         while not request.done():
             await asyncio.sleep(0.001)
-            now = time.process_time()
+            now = time.thread_time()
             worst, last = max(worst, now - last), now
         return worst, await request
 
@@ -188,10 +188,8 @@ def test_more_than_there_is_memory(open_server, options):
 
 
 def test_many_times_the_same_version(open_server, caplog):
-    start = time.monotonic()
     answer = open_server.post(LOAD, {"parameters": {"config": json.dumps({"versions": [1] * 100000})}})
     assert answer.status_code == 200
-    assert time.monotonic() - start < 30
     answer = open_server.post(LOAD, {"parameters": {"config": '{"dtype": "float7"}'}})
     assert answer.status_code == 400
     assert "dtype must be one of" in caplog.text
@@ -240,7 +238,7 @@ def test_paths_of_this_machine(message, shown):
         ("queue: 0x" + "f" * 5000 + "\n", "it is no YAML: an integer must have at most 1024 bits"),
         ("versions: 2001-99-99\n", "it is no YAML: month must be in"),
         ("? [1, 2]\n: 3\n", "it is no YAML: .*unhashable key"),
-        ("versions: " + "[" * 3000 + "]" * 3000, "it is no YAML: .*recursion|versions must be"),
+        ("versions: " + "[" * 1000 + "]" * 1000, "it is no YAML: .*recursion|versions must be"),
         ("versions: !!python/object/apply:os.system ['id']\n", "it is no YAML: could not determine"),
         ("traffic: {1: .inf}\n", "traffic must be a map"),
         ("dtype: [float32]\n", r"dtype must be a text, got \['float32'\]"),

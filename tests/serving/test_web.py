@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from ms_ascend_ops.serving import Settings, web
 from tests.browser import PHONE, served_page
 from tests.pages import Page
 from tests.serving.conftest import Served
+from tests.waiting import wait
 
 SCREEN = {"width": 1280, "height": 900}
 KEY = "a key of the page"
@@ -25,10 +26,7 @@ def listening(settings):
     config = uvicorn.Config(one.app, port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     running = asyncio.run_coroutine_threadsafe(server._serve(), one.loop)
-    until = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait(lambda: server.started)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", one
     server.should_exit = True
     running.result(30)
@@ -71,13 +69,6 @@ def test_answers(address):
     schema = described["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"messages", "tools", "response_format", "logprobs", "top_logprobs"} <= set(schema["properties"])
     assert url
-
-
-def wait(condition, what, seconds=30):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
 
 
 def enter(page):
@@ -152,26 +143,45 @@ def test_home(address, size, scheme):
         assert page.locator("#said p").count() == 0
 
 
-def test_stop_and_errors(address, monkeypatch):
-    """Escape and the button stop an answer, whose place is free then; an error is shown, and the next answer comes."""
+@pytest.fixture
+def may_go_on(monkeypatch):
+    """An event: until it is set, the model makes no step more when an answer has its first words."""
     from ms_ascend_ops.llm.scheduler import Scheduler  # noqa: PLC0415
 
+    step, event = Scheduler.step, threading.Event()
+
+    def held(self):
+        if any(sequence.request.text for sequence in self._running):
+            assert event.wait(60)
+        step(self)
+
+    monkeypatch.setattr(Scheduler, "step", held)
+    yield event
+    event.set()
+
+
+def test_stop_and_errors(address, may_go_on):
+    """Escape and the button stop an answer, whose place is free then; an error is shown, and the next answer comes."""
     url, one = address
-    step = Scheduler.step
+    running = 'ms_ascend_ops_serving_running_sequences{model="tiny",version="1"}'
     with served_page(f"{url}/", SCREEN, "light") as page:
         enter(page)
-        monkeypatch.setattr(Scheduler, "step", lambda self: (time.sleep(0.05), step(self)))
-        for stop in (lambda: page.keyboard.press("Escape"), lambda: page.locator("#stop").click()):
+        said = page.locator("#said p:not(.who)")
+        page.locator("#temperature").fill("0")
+        for answers, stop in enumerate(
+            (lambda: page.keyboard.press("Escape"), lambda: page.locator("#stop").click()), 1
+        ):
+            may_go_on.clear()
             page.locator("#most").fill("200")
             page.locator("#question").fill("hello")
             page.keyboard.press("Enter")
-            wait(lambda: page.locator("#said p").last.text_content() != "", "the first words")
+            wait(lambda n=2 * answers: said.count() == n and said.last.text_content() != "", "the first words")
             assert not page.locator("#send").is_enabled()
             stop()
             wait(lambda: page.locator("#send").is_enabled(), "stopped")
             assert "stopped" in page.locator("#speed").text_content()
-        wait(lambda: one.metrics()['ms_ascend_ops_serving_running_sequences{model="tiny",version="1"}'] == 0, "free")
-        monkeypatch.setattr(Scheduler, "step", step)
+            may_go_on.set()
+            wait(lambda: one.metrics()[running] == 0, "free")
         page.locator("#clear").click()
         page.locator("#most").fill("9999")
         page.locator("#question").fill("hello")
@@ -181,7 +191,7 @@ def test_stop_and_errors(address, monkeypatch):
         page.locator("#most").fill("4")
         page.locator("#question").fill("hello")
         page.locator("#send").click()
-        wait(lambda: page.locator("#send").is_enabled() and page.locator("#said p:not(.who)").count() == 4, "goes on")
+        wait(lambda: page.locator("#send").is_enabled() and said.count() == 4, "goes on")
 
 
 def test_docs(address):

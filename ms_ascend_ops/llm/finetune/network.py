@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mindspore as ms
@@ -13,6 +14,7 @@ from ms_ascend_ops import ops
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint
 from ms_ascend_ops.llm.finetune.adapter import Lora
 from ms_ascend_ops.llm.finetune.data import IGNORED
+from ms_ascend_ops.llm.layer import Layer, decoder, layers_of
 from ms_ascend_ops.llm.linear import FloatLinear, QuantizedLinear, load_linear
 from ms_ascend_ops.llm.rope import rope_tables
 
@@ -47,7 +49,8 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
         self.unpacked: Callable[[], Any]
         if isinstance(linear, QuantizedLinear):
             self.quantized = True
-            self.arrays = [None if part is None else Tensor.from_numpy(np.array(part)) for part in linear.arrays]
+            arrays = linear.weight, linear.scale, linear.offset, linear.bias
+            self.arrays = [None if part is None else Tensor.from_numpy(np.array(part)) for part in arrays]
             # The product with the transposed weight has no kernel for packed ones: it is unpacked, and forgotten.
             self.unpacked = lambda: _tensor(checkpoint.array(f"{name}.weight"))
         else:
@@ -87,35 +90,23 @@ class _Adapted(nn.Cell):  # type: ignore[misc]
         return self.layer(x) + ops.matmul(inner, self.b, transpose_weight=True)
 
 
-class _Layer(nn.Cell):  # type: ignore[misc]
-    def __init__(self, network: TrainedNetwork, index: int):
-        super().__init__()
-        config = network.config
-        prefix = f"model.layers.{index}."
-        self.query, self.key, self.value, self.output = (
-            network.linear(f"{prefix}self_attn.{name}_proj") for name in "qkvo"
-        )
-        self.gate, self.up, self.down = (network.linear(f"{prefix}mlp.{name}_proj") for name in ("gate", "up", "down"))
-        self.post_norm = network.norm(prefix + "post_attention_layernorm")
-        self.head_norms = config.query_key_norm
-        if config.query_key_norm:
-            self.query_norm = network.norm(prefix + "self_attn.q_norm")
-            self.key_norm = network.norm(prefix + "self_attn.k_norm")
-        self.size, self.epsilon = config.head_size, config.epsilon
+@dataclass
+class _Cells:
+    """Layers with the same input, as the decoder calls them."""
 
-    def construct(self, x: Any, residual: Any, cos: Any, sin: Any) -> Any:
-        batch, tokens = x.shape[:2]
-        query, key, value = (
-            product(x).reshape(batch, tokens, -1, self.size) for product in (self.query, self.key, self.value)
-        )
-        if self.head_norms:
-            query = ops.rms_norm(query, self.query_norm, epsilon=self.epsilon)[0]
-            key = ops.rms_norm(key, self.key_norm, epsilon=self.epsilon)[0]
-        query, key = ops.rotary_embedding(query, cos, sin), ops.rotary_embedding(key, cos, sin)
-        attended = ops.flash_attention(query, key, value, causal=True, layout="BSND")[0]
-        product = self.output(attended.reshape(batch, tokens, -1))
-        x, _, residual = ops.add_rms_norm(residual, product, self.post_norm, epsilon=self.epsilon)
-        return self.down(ops.silu_mul(self.gate(x), self.up(x))), residual
+    cells: Sequence[nn.Cell]
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        (cell,) = self.cells
+        return cell(x)
+
+    def gated(self, ops: Any, x: Any) -> Any:
+        gate, up = self.cells
+        return ops.silu_mul(gate(x), up(x))
+
+
+def _attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
+    return ops.flash_attention(query, key, value, causal=True, layout="BSND")[0]
 
 
 class TrainedNetwork(nn.Cell):  # type: ignore[misc]
@@ -144,9 +135,8 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         self._angles = _tensor(cos), _tensor(sin)
         self.adapted: dict[str, _Adapted] = {}
         self.embedding = self.parameter("model.embed_tokens.weight") if lora is None else None
-        self.norms = [self.norm(f"model.layers.{index}.input_layernorm") for index in range(config.layers)]
-        self.norms.append(self.norm("model.norm"))
-        self.layers = nn.CellList([_Layer(self, index) for index in range(config.layers)])
+        self.layers = layers_of(config, self.norm_of, self.linear, separate=True)
+        self.norm = self.norm_of("model.norm")
         head = "model.embed_tokens" if config.tied_embedding else "lm_head"
         if lora is not None:
             self.head = _Frozen(checkpoint, head, quantized)
@@ -154,8 +144,11 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
             self.head = _Trained(self, head, self.embedding if config.tied_embedding else None)
         self._rows = None if lora is None else self._embedding_rows()
 
-    def linear(self, name: str) -> nn.Cell:
-        """A layer of this name."""
+    def linear(self, *names: str) -> _Cells:
+        """The layers of these names."""
+        return _Cells([self._cell(name) for name in names])
+
+    def _cell(self, name: str) -> nn.Cell:
         if self._lora is None:
             return _Trained(self, name)
         layer = _Frozen(self._checkpoint, name, self._quantized)
@@ -165,7 +158,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         self.adapted[name] = _Adapted(self, layer, shape, name, self._lora)
         return self.adapted[name]
 
-    def norm(self, name: str) -> Any:
+    def norm_of(self, name: str) -> Any:
         """The weight of a norm of this name."""
         if self._lora is None:
             return self.parameter(f"{name}.weight")
@@ -195,14 +188,8 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
     def construct(self, x: Any, labels: Any) -> Any:
         if self.embedding is not None:
             x = ms.ops.gather(self.embedding, x, 0)
-        epsilon, count = self.config.epsilon, labels.shape[1]
-        cos, sin = (table[:count] for table in self._angles)
-        residual = x
-        x = ops.rms_norm(x, self.norms[0], epsilon=epsilon)[0]
-        for layer, next_norm in zip(self.layers, self.norms[1:], strict=True):
-            product, residual = layer(x, residual, cos, sin)
-            x, _, residual = ops.add_rms_norm(residual, product, next_norm, epsilon=epsilon)
-        return ops.cross_entropy(self.head(x), labels, IGNORED, "sum")
+        cos, sin = (table[: labels.shape[1]] for table in self._angles)
+        return ops.cross_entropy(self.head(decoder(ops, self, x, cos, sin, _attend)), labels, IGNORED, "sum")
 
     def factors(self) -> dict[str, tuple[Array, Array]]:
         """A and B of every layer that has them."""

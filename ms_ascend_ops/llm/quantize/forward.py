@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
-from ms_ascend_ops.library import load_products, native
+from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays
+from ms_ascend_ops.llm.layer import Layer, layer_product
 from ms_ascend_ops.llm.linear import FloatLinear, Linear
-from ms_ascend_ops.llm.network import Layer, Network, StepInputs
-from ms_ascend_ops.llm.program import Recorder
+from ms_ascend_ops.llm.network import Network, StepInputs, attention
+from ms_ascend_ops.llm.program import Eager
 from ms_ascend_ops.llm.rope import rope_tables
 
 __all__ = ["Forward"]
@@ -22,18 +22,27 @@ Array = np.ndarray[Any, Any]
 Observer = Callable[[str, Array], None]
 
 
-class _Eager(Recorder):
-    """The operators, called at once on arrays."""
+@dataclass
+class _Seen:
+    """A linear layer whose input is shown to somebody first."""
 
-    def _call(self, operator: str, inputs: Sequence[Any], **attributes: Any) -> list[Any]:
-        signature = registry.signature(operator)
-        values = signature.check_attributes(attributes)
-        shapes = infer_shapes(signature, [None if one is None else one.shape for one in inputs], values)
-        dtypes = infer_types(signature, [None if one is None else one.dtype.name for one in inputs])
-        outputs = [np.empty(shape, np.dtype(name)) for shape, name in zip(shapes, dtypes, strict=True)]
-        arrays = [None if one is None else np.ascontiguousarray(one) for one in inputs]
-        native().prepare(operator, arrays, outputs, dict(values))()
-        return outputs
+    linear: Linear
+    kind: str
+    observe: Observer
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        self.observe(self.kind, x.reshape(-1, x.shape[-1]))
+        return self.linear(ops, x)
+
+    def gated(self, ops: Any, x: Any) -> Any:
+        self.observe(self.kind, x.reshape(-1, x.shape[-1]))
+        return self.linear.gated(ops, x)
+
+
+def _observed(layer: Layer, observe: Observer) -> Layer:
+    first, *others = layer.products  # all of them have the same input
+    output, gate_up, down = (_Seen(getattr(layer, kind), kind, observe) for kind in ("output", "gate_up", "down"))
+    return replace(layer, products=(_Seen(first, "qkv", observe), *others), output=output, gate_up=gate_up, down=down)
 
 
 class Forward:
@@ -44,7 +53,7 @@ class Forward:
         config = network.config
         self.network = network
         self.window = window
-        self._ops = _Eager()
+        self._ops = Eager()
         blocks = -(-window // BLOCK)
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
         self._caches = np.zeros(shape, np.float32), np.zeros(shape, np.float32)  # of one layer at a time
@@ -66,29 +75,19 @@ class Forward:
 
     def layer(self, layer: Layer, residual: Array, observe: Observer | None = None) -> Array:
         """States behind a layer. `observe` gets the names of units and what goes into them, (window, columns)."""
-        ops, network = self._ops, self.network
-        epsilon = network.config.epsilon
-
-        def seen(kind: str, x: Any) -> Any:
-            if observe is not None:
-                observe(kind, x.reshape(-1, x.shape[-1]))
-            return x
-
-        x: Any = seen("qkv", ops.rms_norm(residual, layer.input_norm, epsilon=epsilon)[0])
-        query, key, value = network.heads(ops, layer, x, self._step)
-        ops.kv_cache_update(key, value, *self._caches, self._step.slots)
-        x = ops.paged_attention(query, *self._caches, self._step.tables, self._step.lengths)
-        x = layer.output(ops, seen("output", x.reshape(1, self.window, -1)))
-        x, _, residual = ops.add_rms_norm(residual, x, layer.post_norm, epsilon=epsilon)  # type: ignore[assignment]
-        x = layer.down(ops, seen("down", layer.gate_up.gated(ops, seen("gate_up", x))))
-        behind: Array = residual + x
+        ops, step = self._ops, self._step
+        x = ops.rms_norm(residual, layer.input_norm, epsilon=layer.config.epsilon)[0]
+        attend = attention(ops, step, [self._caches] * layer.config.layers)
+        seen = layer if observe is None else _observed(layer, observe)
+        product, residual = layer_product(ops, seen, x, residual, step.cos, step.sin, attend)
+        behind: Array = residual + product
         return behind
 
     def logits(self, residual: Array, weight: Array | None = None) -> Array:
         """Behind the last layer, shape (window, vocabulary), from the network's last product or another weight."""
         x: Any = self._ops.rms_norm(residual, self.network.norm, epsilon=self.network.config.epsilon)[0]
         rows = x.reshape(self.window, -1)
-        head: Linear = self.network.head if weight is None else FloatLinear(weight)
+        head: Linear = self.network.head if weight is None else FloatLinear(weight, None)
         result: Array = head(self._ops, rows)
         return result
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ms_ascend_ops.llm.layer import Layer
 from ms_ascend_ops.llm.linear import FloatLinear
-from ms_ascend_ops.llm.network import Layer
 from ms_ascend_ops.llm.quantize.divergence import Divergence, divergence
 from ms_ascend_ops.llm.quantize.forward import Forward
 from ms_ascend_ops.llm.quantize.rounding import TYPES, floats_of, rounded

@@ -10,8 +10,9 @@ import numpy as np
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint, Weight, expected_shapes
 from ms_ascend_ops.llm.checkpoints.quantized import GROUP
+from ms_ascend_ops.llm.layer import Layer
 from ms_ascend_ops.llm.linear import FloatLinear
-from ms_ascend_ops.llm.network import Layer, Network, load_network
+from ms_ascend_ops.llm.network import Network, load_network
 from ms_ascend_ops.llm.quantize.rounding import check_group, nbytes_of, rounded
 
 __all__ = ["Editable", "Part", "Unit", "rounded_checkpoint"]
@@ -108,7 +109,7 @@ def _units(network: Network) -> Iterator[Unit]:
     tied = network.config.tied_embedding
     if not tied:
         yield Unit("embedding", "embedding", None, [
-            Part("model.embed_tokens", FloatLinear(network.embedding), slice(None))
+            Part("model.embed_tokens", FloatLinear(network.embedding, None), slice(None))
         ])  # fmt: skip
     assert isinstance(network.head, FloatLinear)
     name = "model.embed_tokens" if tied else "lm_head"

@@ -5,6 +5,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops
 
 from ms_ascend_ops import cpu_builtins, export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
@@ -127,8 +128,8 @@ def test_a_gate_of_what_is_ours_already(approximate, first, x, tmp_path):
         report = optimize(net, verify=[x])
         assert [e.pattern for e in report.replaced] == ["GeGLU"], report
         for mode in MODES:  # results of at most 4, of the same sums: float32 and the rounding of gelu
-            np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, atol=1e-6)
-    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)
+            assert_close(numpy(run(mode, net, (x,))), expected, atol=1e-6)
+    assert_close(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)
 
 
 def test_a_norm_without_parameters_in_a_file(x, tmp_path):
@@ -142,4 +143,4 @@ def test_a_norm_without_parameters_in_a_file(x, tmp_path):
     assert (entry.pattern, entry.text) == ("LayerNorm", "eps 1e-05, no scale and shift")
     values = numpy(x).astype(np.float64)
     expected = (values - values.mean(-1, keepdims=True)) / np.sqrt(values.var(-1, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)
+    assert_close(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)

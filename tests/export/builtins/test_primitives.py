@@ -9,6 +9,7 @@ from ms_ascend_ops.export.builtins import primitives
 from ms_ascend_ops.export.builtins import stock_primitives as stock
 
 from ms_ascend_ops import cpu_builtins, optimize
+from tests.acceptance import assert_close
 from tests.modes import run
 from tests.reference import rotary_embedding as rotary
 
@@ -39,7 +40,7 @@ def test_tokens_of_two_sequences(mode):
     rows = [0, 1, 2, 0, 1]
     heads = q.asnumpy().astype(np.float64).reshape(1, 5, 2, 4)
     expected = rotary.forward(heads, cos.asnumpy()[rows], sin.asnumpy()[rows], "half", 1, 0, True)
-    np.testing.assert_allclose(turned.asnumpy(), expected.reshape(5, 8), atol=1e-5)
+    assert_close(turned.asnumpy(), expected.reshape(5, 8), atol=1e-5)
 
     class Attention(nn.Cell):
         def __init__(self):
@@ -52,7 +53,7 @@ def test_tokens_of_two_sequences(mode):
     out = run(mode, Attention(), (q, k, v, Tensor(np.triu(np.ones((128, 128), np.float32), 1)), lengths))
     for part in (slice(0, 3), slice(3, 5)):
         q1, k1, v1 = (x.asnumpy().astype(np.float64)[part].reshape(-1, 2, 4) for x in (q, k, v))
-        np.testing.assert_allclose(out.asnumpy()[part].reshape(-1, 2, 4), attended(q1, k1, v1, 0.5, True), atol=1e-5)
+        assert_close(out.asnumpy()[part].reshape(-1, 2, 4), attended(q1, k1, v1, 0.5, True), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -74,7 +75,7 @@ def test_what_is_written_is_read(mode):
     slots, tables = Tensor(np.int32([8, 9, 10, 11, 4])), Tensor(np.int32([[2, 1]]))
     out = run(mode, Step(), (q, k, v, keys, values, slots, tables, Tensor(np.int32([5]))))
     q1, k1, v1 = (x.asnumpy().astype(np.float64).reshape(-1, 2, 4) for x in (q, k, v))
-    np.testing.assert_allclose(out.asnumpy().reshape(1, 2, 4), attended(q1, k1, v1, 0.5, False), atol=1e-5)
+    assert_close(out.asnumpy().reshape(1, 2, 4), attended(q1, k1, v1, 0.5, False), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -100,7 +101,7 @@ def test_experts(mode):
 
     out = run(mode, Experts(), (x, Tensor(chosen), weight, probs))
     each = np.einsum("tk,tjkn->tjn", x.asnumpy().astype(np.float64), weight.asnumpy().astype(np.float64)[chosen])
-    np.testing.assert_allclose(out.asnumpy(), (each * probs.asnumpy()[..., None]).sum(1), atol=1e-5)
+    assert_close(out.asnumpy(), (each * probs.asnumpy()[..., None]).sum(1), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -256,11 +257,11 @@ def test_what_networks_for_training_use():
     halves = np.concatenate([-t[..., 2:], t[..., :2]], -1)
     # Of both halves of a table the first counts, as there.
     s = np.concatenate([s[..., :2]] * 2, -1)
-    np.testing.assert_allclose(turned, t + halves * s, atol=1e-6)
+    assert_close(turned, t + halves * s, atol=1e-6)
     sigmoid = 1 / (1 + np.exp(-a[:, :3]))
     slope = sigmoid * (1 + a[:, :3] * (1 - sigmoid))
     expected = np.concatenate([a[:, :3] * a[:, 3:] * slope, a[:, :3] ** 2 * sigmoid], -1)
-    np.testing.assert_allclose(back, expected, rtol=1e-4, atol=1e-5)
+    assert_close(back, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(kept, x.asnumpy() * mask / 0.75, rtol=1e-6)
 
 
@@ -331,7 +332,7 @@ def test_spellings_of_mindformers(cell, pattern):
     expected = net(x).asnumpy()
     report = optimize(net, verify=[x], gradients=bool(net.trainable_params()))
     assert pattern in {entry.pattern for entry in report.replaced}
-    np.testing.assert_allclose(net(x).asnumpy(), expected, atol=1e-5)
+    assert_close(net(x).asnumpy(), expected, atol=1e-5)
     report.restore()
     np.testing.assert_array_equal(net(x).asnumpy(), expected)
 
@@ -351,4 +352,4 @@ def test_tables_in_a_tuple_and_a_rotation_by_a_matrix():
     report = optimize(net, verify=[x, cos, sin])
     (entry,) = report.replaced
     assert (entry.pattern, "tables as they are" in entry.text) == ("rotary embedding", True)
-    np.testing.assert_allclose(net(x, cos, sin).asnumpy(), expected, atol=1e-5)
+    assert_close(net(x, cos, sin).asnumpy(), expected, atol=1e-5)

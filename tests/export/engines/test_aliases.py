@@ -2,12 +2,13 @@
 
 import collections
 
-import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, nn, ops
+from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 
 from ms_ascend_ops import export_mindir, load, optimize
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
@@ -89,9 +90,9 @@ def test_in_every_mode(kind, pattern, tmp_path):
     expected = numpy(net(*inputs))
     assert [e.pattern for e in optimize(net, verify=inputs).replaced if e.engine == "rewrite"] == [pattern]
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-5)
     file = export_mindir(net, *inputs, path=tmp_path / "net.mindir")
-    np.testing.assert_allclose(np.asarray(load(file)(*(x.asnumpy() for x in inputs))), expected, atol=1e-5)
+    assert_close(np.asarray(load(file)(*(x.asnumpy() for x in inputs))), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,10 +103,10 @@ def test_what_somebody_else_has(mode):
     report = optimize(net, verify=inputs)
     assert [e.pattern for e in report.replaced if e.engine == "rewrite"] in ([], ["softmax"])
     for new, old in zip(run(mode, net, inputs), expected, strict=True):
-        np.testing.assert_allclose(numpy(new), old, atol=1e-5)
+        assert_close(numpy(new), old, atol=1e-5)
 
 
-class Counted(ms.MsDispatchMode):
+class Counted(DispatchMode):
     def __init__(self):
         super().__init__()
         self.count = collections.Counter()
@@ -141,7 +142,7 @@ def test_dead_statements_do_not_run():
     report = optimize(net, verify=inputs)
     assert "attention" in [e.pattern for e in report.replaced]
     with Counted() as counted:
-        np.testing.assert_allclose(numpy(net(*inputs)), expected, atol=1e-5)
+        assert_close(numpy(net(*inputs)), expected, atol=1e-5)
     assert not counted.count.keys() & {"BatchMatMul", "Softmax"}
     before, after = report.primitives
     assert (before["BatchMatMul"], before["Softmax"]) == (2, 1)
@@ -158,4 +159,4 @@ def test_what_still_runs_is_not_called_replaced():
     report = optimize(net, verify=inputs)
     assert "attention" not in [e.pattern for e in report.replaced]
     net(*inputs)
-    np.testing.assert_allclose(numpy(net.last), probabilities, atol=1e-5)
+    assert_close(numpy(net.last), probabilities, atol=1e-5)

@@ -7,6 +7,7 @@ from mindspore import ops as stock
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 
 from ms_ascend_ops import MoEFeedForward, ops, optimize
+from tests.acceptance import assert_close
 from tests.cells.test_moe_feed_forward import SIZES, Block, BlockOfGroups, Network, StackedBlock, numpy, tensor
 
 NAMES = ("gate_proj", "up_proj", "down_proj")
@@ -37,7 +38,7 @@ def test_blocks_become_layers_and_come_back(options):
     assert [e.place for e in report.replaced] == ["layers.1", "layers.1.shared_experts", "last"]
     assert isinstance(net.layers[1], MoEFeedForward)
     assert isinstance(net.last, MoEFeedForward)
-    np.testing.assert_allclose(numpy(net(x)), expected, **ROUNDING)
+    assert_close(numpy(net(x)), expected, **ROUNDING)
     assert "replaced (8 experts, best 3; weights of all experts in three parameters)" in " ".join(str(report).split())
     if options:
         assert report.outputs.relative < 1e-5
@@ -59,7 +60,7 @@ def test_blocks_have_the_weights_of_the_layer_when_they_are_back(kind):
     trained = numpy(net(x))
     report.restore()
     assert not isinstance(net.block, MoEFeedForward)
-    np.testing.assert_allclose(numpy(net(x)), trained, **ROUNDING)
+    assert_close(numpy(net(x)), trained, **ROUNDING)
     assert np.abs(trained - stock).max() > 0.1 * np.abs(stock).max()
 
 

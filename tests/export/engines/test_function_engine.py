@@ -6,6 +6,7 @@ import pytest
 from mindspore import nn, ops
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.export.engines import other_module
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -110,12 +111,12 @@ def test_attention_and_rotary_embedding(inputs):
     assert "fused.flash_attention" in source
     assert "softmax" not in source
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)[0]), expected[0], atol=OUTPUT)
+        assert_close(numpy(run(mode, net, inputs)[0]), expected[0], atol=OUTPUT)
         # A call without the mask was not shown: it goes to the stock function.
-        np.testing.assert_allclose(numpy(run(mode, net, inputs[:3])[0]), expected[1], atol=OUTPUT)
+        assert_close(numpy(run(mode, net, inputs[:3])[0]), expected[1], atol=OUTPUT)
     assert net.layers[0](inputs[0], tuple(inputs[1:3]), inputs[3])[1] is None
     for made, p in zip(net(*inputs, True)[1:], probabilities, strict=True):
-        np.testing.assert_allclose(numpy(made), p, atol=OUTPUT)
+        assert_close(numpy(made), p, atol=OUTPUT)
     report.restore()
     np.testing.assert_array_equal(numpy(net(*inputs)[0]), expected[0])
 
@@ -130,7 +131,7 @@ def test_probabilities_that_are_read_stay(inputs):
     assert "attention" not in patterns
     assert patterns.count("scale + mask + softmax") == 2
     for made, values in zip(net(*inputs), expected, strict=True):
-        np.testing.assert_allclose(numpy(made), values, atol=OUTPUT)
+        assert_close(numpy(made), values, atol=OUTPUT)
 
 
 def test_a_function_of_another_module_stays(inputs):
@@ -145,8 +146,8 @@ def test_both_ways_of_calling(inputs):
     expected = [numpy(net(*inputs)[0]), numpy(net(*inputs[:3])[0])]
     optimize(net, verify=[inputs, inputs[:3]])
     assert type(net.layers[0]).fused_source.count("fused.flash_attention") == 1
-    np.testing.assert_allclose(numpy(net(*inputs)[0]), expected[0], atol=OUTPUT)
-    np.testing.assert_allclose(numpy(net(*inputs[:3])[0]), expected[1], atol=OUTPUT)
+    assert_close(numpy(net(*inputs)[0]), expected[0], atol=OUTPUT)
+    assert_close(numpy(net(*inputs[:3])[0]), expected[1], atol=OUTPUT)
 
 
 class Training(Decoder):
@@ -193,7 +194,7 @@ def test_a_rotary_embedding_without_a_batch(inputs):
     assert [e.pattern for e in report.replaced] == ["rotary embedding"] * 2
     assert "layout='SND'" in type(net).fused_source
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, calls)), expected, atol=OUTPUT)
+        assert_close(numpy(run(mode, net, calls)), expected, atol=OUTPUT)
 
 
 def test_outputs_that_are_a_dict():

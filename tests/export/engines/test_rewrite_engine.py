@@ -4,6 +4,7 @@ import pytest
 from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN, Attention
 from tests.inputs import draw
@@ -40,8 +41,8 @@ def test_statements_of_an_attention(inputs):
     assert report.gradients.relative < 1e-4
     assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected[0], atol=1e-5)
-        np.testing.assert_allclose(numpy(run(mode, net, longer)), expected[1], atol=1e-5)
+        assert_close(numpy(run(mode, net, inputs)), expected[0], atol=1e-5)
+        assert_close(numpy(run(mode, net, longer)), expected[1], atol=1e-5)
     # A call without the mask was not observed: it goes to the stock construct.
     np.testing.assert_array_equal(numpy(net(*inputs[:3])), without_mask)
     report.restore()
@@ -105,7 +106,7 @@ def test_sub_cells_stay_the_same_objects():
     assert [(name, id(cell)) for name, cell in net.cells_and_names()] == cells
     assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
     # Measured 8e-7, of probabilities up to 0.9: roundings of the scores in another order.
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    assert_close(numpy(net(x)), expected, atol=1e-5)
     report.restore()
     assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
     np.testing.assert_array_equal(numpy(net(x)), expected)
@@ -137,7 +138,7 @@ def test_a_name_that_is_used_again():
     (entry,) = optimize(net, verify=inputs, gradients=False).entries
     assert (entry.pattern, entry.replaced) == ("scale + mask + softmax", True), entry
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-6)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-6)
 
 
 class Biased(nn.Cell):
@@ -215,7 +216,7 @@ def test_a_statement_that_assigns_several_values(kind, replaced):
     assert entry.pattern == "LayerNorm"
     assert entry.replaced == replaced
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, [image])), expected, atol=1e-5)
 
 
 class BranchBefore(nn.Cell):
@@ -245,7 +246,7 @@ def test_a_name_that_only_a_branch_gives_is_not_kept():
     expected = numpy(net(*inputs))
     optimize(net, verify=inputs)
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-5)
 
 
 class NormAndActivation(BranchBefore):
@@ -263,7 +264,7 @@ def test_what_has_been_replaced_is_not_computed_as_well():
     assert (entry.pattern, entry.engine) == ("GroupNorm + SiLU", "rewrite")
     assert "self.norm(" not in type(net).fused_source
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, [image])), expected, atol=1e-5)
 
 
 class FlatPreActivation(spellings.PreActivation):
@@ -297,7 +298,7 @@ def test_a_norm_with_two_readers(kind, shortcut, found):
     expected = numpy(net(image))
     (entry,) = optimize(net, verify=[image]).replaced
     assert (entry.pattern, entry.engine) == found
-    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+    assert_close(numpy(net(image)), expected, atol=1e-5)
 
 
 def turned(x, cos, sin):
@@ -332,7 +333,7 @@ def test_a_function_that_is_called_twice():
     assert [(e.pattern, e.engine) for e in report.replaced] == [("rotary embedding", "rewrite")] * 2
     assert type(net).fused_source.count("rotary_embedding") == 1
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-5)
 
 
 def closure(factor):

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn, ops
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
@@ -129,7 +130,7 @@ def test_it_is_found(name):
     report = optimize(net, verify=inputs)
     assert [e.pattern for e in report.replaced] == [pattern], report
     for mode in MODES[:2]:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+        assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-5)
 
 
 def test_a_cast_that_does_nothing():

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
@@ -69,7 +70,7 @@ def test_parameters(mode, gradients):
     for parameter in net.get_parameters():
         np.testing.assert_array_equal(parameter.asnumpy(), before[id(parameter)])
         assert parameter.shape == before[id(parameter)].shape  # the scalar stays one
-    np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+    assert_close(numpy(run(mode, net, inputs)), expected, atol=1e-5)
 
 
 def test_attributes():
@@ -106,7 +107,7 @@ def test_what_the_modes_take_differently_by_themselves():
     assert [e.pattern for e in report.replaced] == ["RMSNorm"]
     assert "in PyNative mode, and in graph mode" in str(report)
     for new, old in zip(run("graph", net, inputs), expected, strict=True):
-        np.testing.assert_allclose(numpy(new), old, atol=1e-5)
+        assert_close(numpy(new), old, atol=1e-5)
 
 
 def test_graph_without_inputs():

@@ -13,6 +13,7 @@ from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, meas
 from ms_ascend_ops.export.reports.report import REMOVED, Entry, Report
 
 from ms_ascend_ops import optimize
+from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN, Holder
 from tests.inputs import draw
@@ -73,7 +74,7 @@ def test_norms_are_replaced(norm, epsilon, scheme, x):
     for mode in few_modes(
         norm, [row[0] for row in NORMS]
     ):  # both in float32; the sum of a row in another order: some roundings of 2**-24
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6, err_msg=mode)
+        assert_close(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6, err_msg=mode)
 
 
 @pytest.mark.parametrize("mlp", MLPS)
@@ -83,7 +84,7 @@ def test_feed_forward_layers_are_replaced(mlp, x):
     assert only_entry(optimize(net)).replaced
     assert type(net.part) is not mlp
     for mode in few_modes(mlp, MLPS):  # the last roundings of the activation differ, and the second matmul adds them up
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=1e-5, atol=1e-5, err_msg=mode)
+        assert_close(numpy(run(mode, net, (x,))), expected, rtol=1e-5, atol=1e-5, err_msg=mode)
 
 
 @pytest.mark.parametrize(("cell", "reason"), LEFT)
@@ -177,7 +178,7 @@ def test_checkpoint_from_before_loads_after(x, tmp_path):
     optimize(other)
     left, _ = ms.load_param_into_net(other, ms.load_checkpoint(str(tmp_path / "before.ckpt")))
     assert left == []
-    np.testing.assert_allclose(numpy(other(x)), expected, rtol=1e-5, atol=1e-5)
+    assert_close(numpy(other(x)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -192,7 +193,7 @@ def test_restore(mode, x):
     assert report.replaced == []
     assert "then restored" in str(report)
     np.testing.assert_array_equal(numpy(run(mode, net, (x,))), expected)
-    np.testing.assert_allclose(fused, expected, rtol=1e-5, atol=1e-5)
+    assert_close(fused, expected, rtol=1e-5, atol=1e-5)
     report.restore()  # nothing left to do
 
 
@@ -305,7 +306,7 @@ def test_one_cell_in_two_places(x):
     assert [entry.place for entry in optimize(net).replaced] == ["first", "second"]
     assert net.first is net.second is net.both[0] is net.both[1]
     assert type(net.first) is not spellings.PowMeanNorm
-    np.testing.assert_allclose(numpy(net(x)), expected, rtol=2e-6, atol=1e-6)
+    assert_close(numpy(net(x)), expected, rtol=2e-6, atol=1e-6)
 
 
 def test_a_second_call_finds_nothing_more():
@@ -357,7 +358,7 @@ def test_group_norm_as_a_formula(cell):
     image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
     expected = numpy(net(image))
     assert only_entry(optimize(net, verify=[image])).replaced
-    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+    assert_close(numpy(net(image)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
@@ -368,7 +369,7 @@ def test_a_norm_with_two_readers(shortcut, pattern):
     expected = numpy(net(image))
     report = optimize(net, verify=[image], gradients=True)
     assert [(entry.pattern, entry.engine) for entry in report.replaced] == [(pattern, "cell")]
-    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+    assert_close(numpy(net(image)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("formula", [False, True])
@@ -378,7 +379,7 @@ def test_a_layer_norm_and_its_activation(formula):
     expected = numpy(net(x))
     report = optimize(net, verify=[x], gradients=True)
     assert [(entry.pattern, entry.engine) for entry in report.replaced] == [("LayerNorm + ReLU", "cell")]
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    assert_close(numpy(net(x)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
@@ -401,7 +402,7 @@ def test_sub_cells_that_hand_their_input_on(keep, x):
     report = optimize(net, verify=[x], level="O3")
     patterns = ["add + LayerNorm", "LayerNorm"] if keep is nn.Identity else ["LayerNorm", "LayerNorm"]
     assert [e.pattern for e in report.replaced] == patterns
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    assert_close(numpy(net(x)), expected, atol=1e-5)
 
 
 def test_a_gradient_that_is_zero_but_for_rounding(x):
@@ -468,7 +469,7 @@ def test_a_construct_for_each_choice_of_inputs(x):
     assert sorted(e.pattern for e in report.replaced) == ["RMSNorm", "add + RMSNorm"]
     for mode in MODES:
         for call, values in zip(calls, expected, strict=True):
-            np.testing.assert_allclose(numpy(run(mode, net, call)), values, atol=1e-5)
+            assert_close(numpy(run(mode, net, call)), values, atol=1e-5)
     report.restore()
     assert type(net.part) is spellings.ResidualNorm
 
@@ -510,7 +511,7 @@ def test_the_network_itself(mode, x):
     entry = only_entry(optimize(net, verify=[x]))
     assert entry.replaced
     assert entry.place == "the network"
-    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6)
+    assert_close(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("graph", [False, True])

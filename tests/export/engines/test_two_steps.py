@@ -13,6 +13,7 @@ from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 from examples import llama
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused_ops
+from tests.acceptance import assert_close
 from tests.modes import synchronous
 from tests.small_llama import CONFIG
 
@@ -25,7 +26,7 @@ def assert_same_scores(path, stock, ids):
     A wrong weight or head is off by whole units.
     """
     expected, output = load(stock)(ids)[0], load(path)(ids)[0]
-    np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+    assert_close(output.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
 
 
 def operators(path):
@@ -114,7 +115,7 @@ def test_a_factor_in_front_of_a_fused_softmax_becomes_part_of_it(tmp_path):
     expected = ops.softmax(x.reshape(2, 2, 3, 5) * 0.3 + mask, -1)
     output = load(tmp_path / "fewer.mindir")(x, mask)
     # Stock and ours have exponentials of their own, of a few ULP; with another scale probabilities differ by tenths.
-    np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert_close(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_two_factors_stay(tmp_path):
@@ -195,7 +196,7 @@ def test_tables_of_each_sequence(tmp_path):
     assert operators(tmp_path / "joined.mindir") == {"QkvRotaryEmbedding": 1}
     # A wider product may sum in another order; a wrong weight, head or table is off by whole units.
     for output, expected in zip(load(tmp_path / "joined.mindir")(*inputs), net(*inputs), strict=True):
-        np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-5)
+        assert_close(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_gate_of_half_the_layers_stays(tmp_path):

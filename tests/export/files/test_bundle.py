@@ -13,6 +13,7 @@ from mindspore import Tensor
 from ms_ascend_ops.export.files.bundle import MANIFEST, read_manifest
 
 from ms_ascend_ops import bundle, export_mindir, load
+from tests.acceptance import assert_close
 from tests.export.mindir import change, set_function
 from tests.tensors import numpy
 
@@ -67,8 +68,8 @@ def test_on_another_path_in_another_process(request, large, network, values, tmp
     np.save(away / "values.npy", values)
     subprocess.run([sys.executable, "-c", RUN, "moved.zip"], check=True, cwd=away)
     expected = numpy(network(Tensor(values)))
-    np.testing.assert_allclose(np.load(away / "all.npy"), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.load(away / "one.npy"), expected[:1, :1], rtol=1e-5, atol=1e-6)
+    assert_close(np.load(away / "all.npy"), expected, rtol=1e-5, atol=1e-6)
+    assert_close(np.load(away / "one.npy"), expected[:1, :1], rtol=1e-5, atol=1e-6)
     assert sorted(path.name for path in away.iterdir()) == ["all.npy", "moved.zip", "one.npy", "values.npy"]
 
 

@@ -6,6 +6,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export.mindir import change
 from tests.tensors import numpy
 
@@ -264,4 +265,4 @@ def test_names_that_are_taken(suffix, tmp_path):
     report = optimize_mindir(stock, tmp_path / "simple.mindir", level="O1")
     assert [e.pattern for e in report.replaced] == ["transpose in front of a product"]
     for mine, theirs in zip(load(tmp_path / "simple.mindir")(*inputs), expected, strict=True):
-        np.testing.assert_allclose(numpy(mine), numpy(theirs), rtol=1e-6, atol=1e-6)
+        assert_close(numpy(mine), numpy(theirs), rtol=1e-6, atol=1e-6)

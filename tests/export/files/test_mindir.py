@@ -11,6 +11,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, TensorProto
 
 from ms_ascend_ops import export_mindir, load
 from ms_ascend_ops.library import library_path
+from tests.acceptance import assert_close
 from tests.export.mindir import change, customs, set_function
 from tests.export.spellings import HIDDEN
 from tests.tensors import numpy
@@ -32,7 +33,7 @@ def test_dynamic_batch_and_sequence_in_a_fresh_process(file, network, values, tm
     subprocess.run([sys.executable, "-c", RUN, str(file)], check=True, cwd=tmp_path)
     for batch, length in ((3, 5), (1, 1), (2, 4)):
         expected = numpy(network(Tensor(values[:batch, :length])))
-        np.testing.assert_allclose(np.load(tmp_path / f"{batch}_{length}.npy"), expected, rtol=1e-5, atol=1e-6)
+        assert_close(np.load(tmp_path / f"{batch}_{length}.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_library_that_is_elsewhere_now(file, network, values):
@@ -45,7 +46,7 @@ def test_a_library_that_is_elsewhere_now(file, network, values):
 
     change(file, remember_operators)
     content, modified = file.read_bytes(), file.stat().st_mtime_ns
-    np.testing.assert_allclose(load(file)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
+    assert_close(load(file)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
     assert (file.read_bytes(), file.stat().st_mtime_ns) == (content, modified)
 
 
@@ -216,7 +217,7 @@ def test_training_network_is_exported_for_evaluation(network, values, tmp_path):
     assert network.training
     assert network.dropout.training
     network.set_train(False)
-    np.testing.assert_allclose(load(file)(values).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    assert_close(load(file)(values).asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_dimensions_unknown_by_the_tensor(network, values, tmp_path):
@@ -245,7 +246,7 @@ def test_parameters_in_a_folder(small_limit, network, values, tmp_path):
     first = export_mindir(network, Tensor(values), path=tmp_path / "big")
     folders = {name for name in os.listdir(tmp_path) if name.startswith("big_variables.")}
     assert len(folders) == 1
-    np.testing.assert_allclose(load(first)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
+    assert_close(load(first)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
     export_mindir(network, Tensor(values), path=first)
     again = {name for name in os.listdir(tmp_path) if name.startswith("big_variables.")}
     assert len(again) == 1
@@ -289,7 +290,7 @@ def test_a_node_without_a_version_is_of_the_first(file, network, values):
             primitive.attribute.extend(kept)
 
     change(file, drop_version)
-    np.testing.assert_allclose(load(file)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
+    assert_close(load(file)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ms_ascend_ops.export.files.retarget import retarget
 
 from examples import llama
 from ms_ascend_ops import bundle, export_mindir, load, optimize_mindir
+from tests.acceptance import assert_close
 from tests.device.installation import ROOT
 from tests.export.engines.test_two_steps import OPERATORS, operators
 from tests.export.files.network import exported
@@ -116,7 +117,7 @@ def test_a_decoder_is_optimized_on_either(files, on_device, tmp_path):
     assert operators(tmp_path / "joined.mindir") == operators(files / "joined.mindir") == OPERATORS
     scores = [load(tmp_path / "joined.mindir")(ids)[0].asnumpy(), on_device["fused"], on_device["joined"]]
     for found in scores:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

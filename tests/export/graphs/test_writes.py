@@ -9,6 +9,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops
 from ms_ascend_ops.export.graphs.writes import Writes
 
 from ms_ascend_ops import KVCache, export_mindir, load, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
 from tests.tensors import numpy
 
@@ -32,7 +33,7 @@ def simplified(cell, inputs, tmp_path):
     stock = export_mindir(cell, *inputs, path=tmp_path / "stock")
     report = optimize_mindir(stock, tmp_path / "simple.mindir", level="O1")
     for mine, theirs in zip(results(tmp_path / "simple.mindir", inputs), results(stock, inputs), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+        assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
     return Counter(e.pattern for e in report.replaced)
 
 

@@ -7,6 +7,7 @@ from ms_ascend_ops.export.files.model import read_model
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export import spellings
 
 HIDDEN, SIZE = 24, 6
@@ -64,7 +65,7 @@ def joined(net, inputs, folder, dynamic=None, others=()):
         pairs = zip(outputs, expected, strict=True) if isinstance(expected, tuple) else [(outputs, expected)]
         for output, value in pairs:
             # A wider product may be summed in another order; a wrong weight or head is off by whole units.
-            np.testing.assert_allclose(output.asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-5)
+            assert_close(output.asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-5)
     models = [read_model(path, "test") for path in (stock, fused)]
     sizes = [sum(len(p.raw_data) for p in model.graph.parameter) for model in models]
     assert sizes[0] == sizes[1]

@@ -9,6 +9,7 @@ from mindspore import Tensor, mint, nn, ops
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
 from tests.tensors import numpy
 
@@ -38,7 +39,7 @@ def assert_same(tmp_path, inputs):
     mine, theirs = load(tmp_path / "simple.mindir")(*inputs), load(tmp_path / "stock.mindir")(*inputs)
     for one, other in zip(*([r] if isinstance(r, Tensor) else r for r in (mine, theirs)), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        np.testing.assert_allclose(numpy(one), numpy(other), rtol=1e-5, atol=1e-5)
+        assert_close(numpy(one), numpy(other), rtol=1e-5, atol=1e-5)
 
 
 # Functions, as MindSpore reads their source; x is (2, 3, 5, 8), y (2, 3, 7, 8).

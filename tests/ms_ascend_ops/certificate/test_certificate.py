@@ -1,6 +1,7 @@
 """Certificates: of an operator that keeps the rules, and of ones that do not."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,8 @@ def test_an_operator_that_keeps_the_rules(tmp_path):
     assert done.exit_code == 0, done.output
     content = json.loads((tmp_path / "c.json").read_text())
     assert content["verdict"] == "accepted in part"
+    assert re.search(r"^rms_norm +accepted in part: \d+ passed", done.output)
+    assert done.output.endswith("accepted in part (left out: checks, mutations, speed, prediction)\n")
     assert content["left_out"] == ["checks", "mutations", "speed", "prediction"]
     (one,) = content["operators"]
     assert one["accepted"]

@@ -111,10 +111,18 @@ def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monke
     monkeypatch.setattr(harness, "measure", interrupted)
     path = tmp_path / "some.json"
     done = bench("--shapes", "3x33,1x8", "--json", path)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 130, done.output
     assert "interrupted: 1 of 2 cases were measured" in done.output
     assert len(json.loads(path.read_text())["cases"]) == 1
     assert signal.getsignal(signal.SIGTERM) is usual
+
+
+@pytest.mark.parametrize("how", [ctrl_c, sigterm])
+def test_an_interruption_before_the_first_result(bench, monkeypatch, how):
+    monkeypatch.setattr(harness, "measure", lambda *_: how())
+    done = bench("--shapes", "3x33")
+    assert done.exit_code == 130, done.output
+    assert done.output.endswith("interrupted\n")
 
 
 def test_calls(bench):

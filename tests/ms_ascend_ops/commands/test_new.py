@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ms_ascend_ops import _C, registry
 from ms_ascend_ops.__main__ import main
-from ms_ascend_ops.commands.new import FILES, FUNCTIONS, LAYER_FILES, LAYERS, MODELS, PACKAGE
+from ms_ascend_ops.commands.new import FILES, FUNCTIONS, LAYER_FILES, LAYERS, MODELS
 from tests.kernels.host.module import library_objects
 
 ROOT = Path(__file__).parents[3]
@@ -25,14 +25,14 @@ def new(*arguments):
 def tree(tmp_path):
     """As much of a source tree as the generator looks at."""
     models = [path.format(name=model) for path in FILES for model in MODELS]
-    for path in (FUNCTIONS, LAYERS, PACKAGE, "kernels/primitives/flat.h", "tests/reference/__init__.py", *models):
+    for path in (FUNCTIONS, LAYERS, "kernels/primitives/flat.h", "tests/reference/__init__.py", *models):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     return tmp_path
 
 
 def added(tree, path):
-    """The lines that a list of names has got; the others are as they were."""
+    """The lines that a file has got; the others are as they were, and in order."""
     before, after = ((root / path).read_text().splitlines() for root in (ROOT, tree))
     lines = [line for line in after if line not in before]
     assert [line for line in after if line not in lines] == before
@@ -47,8 +47,8 @@ def test_writes_the_files_and_adds_the_name_to_the_list(tree):
         assert "$" not in text
         assert path.format(name="my_op2") in result.output
     assert "class MyOp2Forward" in (tree / "kernels/my_op2/my_op2_kernel.h").read_text()
-    assert added(tree, FUNCTIONS) == ["from ms_ascend_ops.ops.my_op2 import my_op2", '    "my_op2",']
-    assert added(tree, LAYERS) == added(tree, PACKAGE) == []
+    assert added(tree, FUNCTIONS) == ["from ms_ascend_ops.ops.my_op2 import my_op2 as my_op2"]
+    assert added(tree, LAYERS) == []
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -65,9 +65,8 @@ def test_like_another_operator(tree, model):
     assert spec.gradient.outputs == of_model.gradient.outputs
     assert spec.twin is None
     assert spec.layer == ("MyOp" if layer else "")
-    assert added(tree, FUNCTIONS) == ["from ms_ascend_ops.ops.my_op import my_op", '    "my_op",']
-    assert added(tree, LAYERS) == (["from ms_ascend_ops.cells.my_op import MyOp", '    "MyOp",'] if layer else [])
-    assert added(tree, PACKAGE) == (['    "MyOp": "ms_ascend_ops.cells",', '    "MyOp",'] if layer else [])
+    assert added(tree, FUNCTIONS) == ["from ms_ascend_ops.ops.my_op import my_op as my_op"]
+    assert added(tree, LAYERS) == (["from ms_ascend_ops.cells.my_op import MyOp as MyOp"] if layer else [])
 
 
 def test_a_model_that_does_not_make_sense(tree):
@@ -115,7 +114,7 @@ def test_elsewhere_than_in_a_source_tree(tmp_path):
 def test_the_guide_names_every_file():
     text = GUIDE.read_text()
     assert all(path.format(name="my_op") in text for path in [*FILES, *LAYER_FILES])
-    assert all(f"`{path}`" in text for path in (FUNCTIONS, LAYERS, PACKAGE))
+    assert all(f"`{path}`" in text for path in (FUNCTIONS, LAYERS))
     assert all(f"--like {model}" in " ".join(text.split()) for model in MODELS)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ms_ascend_ops import dispatch
 from ms_ascend_ops.dispatch.compositions import COMPOSITIONS
-from tests.acceptance import assert_accurate
+from tests.acceptance import assert_accurate, assert_close
 from tests.every_operator import examples
 from tests.tensors import numpy
 
@@ -49,7 +49,7 @@ def test_in_a_graph(name):
     results = results if isinstance(results, tuple) else (results,)
     assert {choice.version for choice in dispatch.choices()} == {"composition"}
     for mine, exact in zip(results, example.golden(tensors), strict=True):
-        assert np.allclose(numpy(mine), exact, rtol=1e-3, atol=1e-4)
+        assert_close(numpy(mine), exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "silu_mul", "layer_norm"])
@@ -60,4 +60,4 @@ def test_gradients(name):
     results = example.network()(*tensors)
     results = results if isinstance(results, tuple) else (results,)
     for mine, exact in zip(results, example.golden(tensors), strict=True):
-        assert np.allclose(numpy(mine), exact, rtol=1e-3, atol=1e-4)
+        assert_close(numpy(mine), exact, rtol=1e-4, atol=1e-5)

@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-import time
 from types import SimpleNamespace
 
 import mindspore as ms
@@ -23,15 +22,24 @@ def x():
     return tensor(np.random.default_rng(0).standard_normal((8, 64)), "float32")
 
 
+@pytest.fixture
+def now(monkeypatch):
+    """The seconds of a clock that only a test and `Counted` move."""
+    seconds = [0.0]
+    monkeypatch.setattr(route, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    return seconds
+
+
 class Counted:
     """A second implementation of silu_mul, in stock operators, that counts its calls."""
 
-    def __init__(self, seconds=0.0, error=None):
+    def __init__(self, seconds=0.0, error=None, now=None):
         self.calls, self.seconds, self.error = 0, seconds, error
+        self.now = [0.0] if now is None else now
 
     def __call__(self, gate, up):
         self.calls += 1
-        time.sleep(self.seconds)
+        self.now[0] += self.seconds
         if self.error is not None:
             raise self.error
         return gate * ms.ops.sigmoid(gate) * up
@@ -94,10 +102,11 @@ def test_attributes_decide_too(x):
     assert calls == ["tanh"]
 
 
-def test_one_that_raises_is_replaced_and_comes_back(x, caplog):
+def test_one_that_raises_is_replaced_and_comes_back(x, caplog, now):
     mine = Counted(error=MemoryError("no room"))
     dispatch.register("silu_mul", "mine", function=mine)
     dispatch.use(dispatch.Fixed("mine"), "silu_mul", pause=1.0)
+    dispatch.table.table_of("silu_mul").breakers["mine"].clock = lambda: now[0]
     with caplog.at_level(logging.WARNING, "ms_ascend_ops"):
         for _ in range(5):
             assert np.allclose(numpy(ops.silu_mul(x, x)), golden(x), rtol=1e-5)
@@ -109,7 +118,7 @@ def test_one_that_raises_is_replaced_and_comes_back(x, caplog):
         "silu_mul: kernel answers in place of mine"
     ]
     mine.error = None
-    time.sleep(1.0)  # five calls take less than that on a busy machine, too
+    now[0] += 1.0
     ops.silu_mul(x, x)
     assert mine.calls == 2
     assert state("mine").state == "closed"
@@ -142,8 +151,8 @@ def test_when_nothing_is_left_all_reasons_are_said(x, monkeypatch):
         ops.silu_mul(x, x)
 
 
-def test_fastest_is_measured_once_and_kept(x, tmp_path):
-    slow, cache = Counted(seconds=0.003), tmp_path / "times.json"
+def test_fastest_is_measured_once_and_kept(x, tmp_path, now):
+    slow, cache = Counted(seconds=0.003, now=now), tmp_path / "times.json"
     dispatch.register("silu_mul", "slow", function=slow)
     dispatch.use(dispatch.Fastest(cache, budget=0.005), "silu_mul")
     for _ in range(3):
@@ -155,8 +164,7 @@ def test_fastest_is_measured_once_and_kept(x, tmp_path):
     assert content["machine"]["cpus"] >= 1
     ((key, times),) = content["times_us"].items()
     assert key == "silu_mul() CPU float32[8,64] float32[8,64]"
-    assert set(times) == {"kernel", "composition", "slow"}
-    assert times["slow"] > 3000 > times["kernel"]
+    assert times == pytest.approx({"slow": 3000, "kernel": 0, "composition": 0})
     # The same bucket, another process or another shape of it: from the file.
     dispatch.use(dispatch.Fastest(cache), "silu_mul")
     ops.silu_mul(x[:7], x[:7])
@@ -166,9 +174,9 @@ def test_fastest_is_measured_once_and_kept(x, tmp_path):
     assert slow.calls > calls
 
 
-def test_fastest_in_a_graph_takes_what_was_measured(x, tmp_path):
+def test_fastest_in_a_graph_takes_what_was_measured(x, tmp_path, now):
     cache = tmp_path / "times.json"
-    dispatch.register("silu_mul", "slow", function=Counted(seconds=0.002))
+    dispatch.register("silu_mul", "slow", function=Counted(seconds=0.002, now=now))
     dispatch.use(dispatch.Fastest(cache, budget=0.002), "silu_mul")
 
     def graph(gate, up):
@@ -181,7 +189,7 @@ def test_fastest_in_a_graph_takes_what_was_measured(x, tmp_path):
     ops.silu_mul(x, x)
     content = json.loads(cache.read_text())
     (times,) = content["times_us"].values()
-    times["composition"] = 1e-3
+    times["composition"] = -1.0
     cache.write_text(json.dumps(content))
     dispatch.use(dispatch.Fastest(cache), "silu_mul")
 

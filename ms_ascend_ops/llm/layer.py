@@ -1,0 +1,150 @@
+"""A layer of a decoder, and the decoder of such layers. The only place that says what they compute.
+
+The functions are written over an interface of operators, `ops`, which decides what becomes of them:
+
+- `ms_ascend_ops.ops`: calls on tensors of MindSpore; in a construct that is compiled, nodes of a graph to export
+  (graph.py); with parameters as weights, gradients (finetune/network.py);
+- a `Recorder` (program.py): a list of launches on fixed memory;
+- `Eager` (program.py): calls on arrays, between which weights may be exchanged and activations looked at (quantize/).
+
+A layer's weights are arrays, tensors or parameters alike. Graphs are compiled from the source of these functions, so
+they keep to what MindSpore's compiler understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear, SummedLinear
+
+__all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_product", "layers_of"]
+
+
+@dataclass(eq=False)
+class Layer:
+    """Weights of a decoder layer. A norm that the network has not is None."""
+
+    config: ModelConfig
+    index: int
+    products: tuple[Linear, ...]  # (qkv,) or (query, key, value)
+    output: Linear
+    gate_up: Linear
+    down: Linear
+    input_norm: Any  # of what attention gets
+    post_norm: Any  # of what the feed-forward layer gets
+    query_norm: Any = None
+    key_norm: Any = None
+
+
+PARTS = (Layer, FloatLinear, QuantizedLinear, SummedLinear)
+
+
+def decoder(ops: Any, network: Any, x: Any, cos: Any, sin: Any, attend: Callable[..., Any]) -> Any:
+    """Normalized states behind the last layer, shape (b, s, hidden).
+
+    Args:
+        ops: the operators.
+        network: has `layers`, `norm` behind the last one, and `config`.
+        x: embedded tokens, shape (b, s, hidden).
+        cos: cosines of rotary angles, float32, shape (b, s, head_size / 2) or (s, head_size / 2).
+        sin: their sines.
+        attend: attention of a layer, `attend(layer, query, key, value)`.
+    """
+    layers, epsilon = network.layers, network.config.epsilon
+    residual = x
+    x = ops.rms_norm(residual, layers[0].input_norm, epsilon=epsilon)[0]
+    for index in range(len(layers)):
+        product, residual = layer_product(ops, layers[index], x, residual, cos, sin, attend)
+        following = layers[index + 1].input_norm if index + 1 < len(layers) else network.norm
+        x, _, residual = ops.add_rms_norm(residual, product, following, epsilon=epsilon)
+    return x
+
+
+def layer_product(
+    ops: Any, layer: Any, x: Any, residual: Any, cos: Any, sin: Any, attend: Callable[..., Any]
+) -> tuple[Any, Any]:  # fmt: skip
+    """What a layer adds to the residual last, and that residual; see `decoder`. x is the normalized residual."""
+    query, key, value = _heads(ops, layer, x, cos, sin)
+    attended = attend(layer, query, key, value)
+    product = layer.output(ops, attended.reshape(x.shape[0], x.shape[1], -1))
+    x, _, residual = ops.add_rms_norm(residual, product, layer.post_norm, epsilon=layer.config.epsilon)
+    return layer.down(ops, layer.gate_up.gated(ops, x)), residual
+
+
+def _heads(ops: Any, layer: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any]:
+    """Queries and keys, rotated, and values: (b, s, heads, head_size)."""
+    config = layer.config
+    batch, seq, size = x.shape[0], x.shape[1], config.head_size
+    product = layer.products[0](ops, x).reshape(batch, seq, -1, size)
+    if len(layer.products) == 1:
+        sizes = (config.heads, config.key_heads, config.key_heads)
+        query, key, value = ops.qkv_rotary_embedding(product, cos, sin, *sizes, layout="BSND")
+        return query, key, value
+    key = layer.products[1](ops, x).reshape(batch, seq, -1, size)
+    value = layer.products[2](ops, x).reshape(batch, seq, -1, size)
+    if layer.query_norm is not None:
+        product = ops.rms_norm(product, layer.query_norm, epsilon=config.epsilon)[0]
+        key = ops.rms_norm(key, layer.key_norm, epsilon=config.epsilon)[0]
+    return ops.rotary_embedding(product, cos, sin), ops.rotary_embedding(key, cos, sin), value
+
+
+def attend_to_cache(
+    ops: Any, query: Any, key: Any, value: Any, keys: Any, values: Any, slots: Any, tables: Any, lengths: Any
+) -> Any:  # fmt: skip
+    """Write new keys and values into a paged cache, and attend to all of it in the cache's type."""
+    dtype = query.dtype
+    query, key, value = _cast(query, keys.dtype), _cast(key, keys.dtype), _cast(value, keys.dtype)
+    keys, values = ops.kv_cache_update(key, value, keys, values, slots)
+    attended = ops.paged_attention(query, keys, values, tables, lengths, query.shape[-1] ** -0.5)
+    return _cast(attended, dtype)
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def layers_of(
+    config: ModelConfig, norm: Callable[[str], Any], linear: Callable[..., Linear], separate: bool = False
+) -> list[Layer]:  # fmt: skip
+    """The layers of a network, by the names of its weights.
+
+    Args:
+        config: of the network.
+        norm: gives the weight of a norm.
+        linear: gives a linear layer of the weights of some names, one below the other.
+        separate: whether queries, keys and values have a product each in any case; with norms of heads they have.
+    """
+    layers = []
+    for index in range(config.layers):
+        attention, mlp = f"model.layers.{index}.self_attn.", f"model.layers.{index}.mlp."
+        heads = [f"{attention}{name}_proj" for name in "qkv"]
+        layers.append(
+            Layer(
+                config, index,
+                products=tuple(map(linear, heads)) if separate or config.query_key_norm else (linear(*heads),),
+                output=linear(f"{attention}o_proj"),
+                gate_up=linear(f"{mlp}gate_proj", f"{mlp}up_proj"),
+                down=linear(f"{mlp}down_proj"),
+                input_norm=norm(f"model.layers.{index}.input_layernorm"),
+                post_norm=norm(f"model.layers.{index}.post_attention_layernorm"),
+                query_norm=norm(f"{attention}q_norm") if config.query_key_norm else None,
+                key_norm=norm(f"{attention}k_norm") if config.query_key_norm else None,
+            )
+        )  # fmt: skip
+    return layers
+
+
+def converted(part: Any, convert: Callable[[Any], Any]) -> Any:
+    """A part of a network with its arrays as tensors of another library."""
+    if isinstance(part, np.ndarray):
+        return convert(part)
+    if isinstance(part, (tuple, list)):
+        return type(part)(converted(one, convert) for one in part)
+    if isinstance(part, PARTS):
+        return replace(part, **{f.name: converted(getattr(part, f.name), convert) for f in fields(part)})
+    return part
