@@ -15,6 +15,7 @@ Commands:
             sanitize have it, too; --thorough --sample 7: one of 7 of those
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
             MindFormers), in environments of their own in build, which are made; arguments go to pytest
+            test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -26,6 +27,10 @@ Commands:
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
             case of each shape. sanitize --portable: with the vector units that portable has
+  cross-test
+            cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
+            layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
+            packages; --compile: only compile; other arguments go to pytest, in place of these tests
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
             public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
@@ -58,7 +63,7 @@ Variables:
   MS_ASCEND_OPS_UNITY
                as how many sources the kernels are compiled (default: 8); 0: every source by itself, so that after a change
                only that one is compiled
-  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
+  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore has wheels for
 EOF
 }
 
@@ -70,9 +75,9 @@ use_environment() {
     local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     if [ -z "$environment" ]; then
         environment="$PWD/.venv"
-        if [ ! -x "$environment/bin/python" ]; then
+        if [ ! -x "$environment/bin/pip" ]; then  # what venv writes last: an interrupted one is made complete
             check_version "${PYTHON:-python3}"
-            "${PYTHON:-python3}" -m venv "$environment"
+            apart "${PYTHON:-python3}" -m venv "$environment"
         fi
     fi
     export PATH="$environment/bin:$PATH"
@@ -104,13 +109,34 @@ if not (3, 10) <= sys.version_info[:2] <= (3, 12):
 EOF
 }
 
+# Runs a command in a process group of its own: Ctrl-C reaches this script alone, which ends the group. Python would answer
+# it by a traceback in each of its processes.
+child=
+apart() {
+    local code=0
+    set -m
+    "$@" &
+    child=$!
+    set +m
+    wait "$child" || code=$?
+    child=
+    return "$code"
+}
+
+stop_child() {
+    if [ -n "$child" ]; then
+        kill -- "-$child" 2> /dev/null || true
+        wait "$child" 2> /dev/null || true
+    fi
+}
+
 install_build_requirements() {
-    python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
+    apart python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
 }
 
 host() {
     install_build_requirements
-    python setup.py --quiet build_ext --inplace
+    apart python setup.py --quiet build_ext --inplace
 }
 
 # The special builds, and what they are to CMake.
@@ -134,7 +160,7 @@ object_of_test() {
     fi
 }
 
-# Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
+# Brings special builds up to date, in build/<name>.
 compile() {
     install_build_requirements
     local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
@@ -159,29 +185,38 @@ compile() {
             module=(${object:+"MS_ASCEND_OPS_HOST_CALLS_OBJECT=$object"})
         fi
         mkdir -p "build/$name"
-        (
-            flock 9
-            env "${module[@]}" cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" \
-                -DMS_ASCEND_OPS_TEST_BUILD=ON "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" \
-                ${option:+"$option"}
-            cmake --build "build/$name" --parallel 2 9>&-
-        ) 9> "build/$name/lock"
+        apart compile_alone "$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
+            "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" ${option:+"$option"}
     done
+}
+
+# Another process that builds the same waits, as does ms_ascend_ops/profiler/record.py. `module` is that of compile.
+compile_alone() {
+    (
+        flock 9
+        env "${module[@]}" cmake -S . -B "build/$1" "${@:2}"
+        cmake --build "build/$1" --parallel 2 9>&-
+    ) 9> "build/$1/lock"
 }
 
 # A special build and a copy of the package around it; then goes into that copy.
 stage() {
-    local name="$1" stage="$PWD/build/$1/stage"
-    compile "$name"
-    python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
+    compile "$1"
+    apart python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
         "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
+    copy_package "$PWD/build/$1"
+}
+
+# A copy of the package and the tests, with what was built in a folder; then goes into that copy.
+copy_package() {
+    local stage="$1/stage"
     rm -rf "$stage"
     mkdir -p "$stage"
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
     cp -rp pyproject.toml ms_ascend_ops tests "$stage"
     cp -rp benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_*.so
-    cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
+    cmake --install "$1" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
 }
 
@@ -377,7 +412,7 @@ types() {
 # Built with what the tests build with: no second environment for that.
 install_for_tests() {
     install_build_requirements
-    python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
+    apart python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
 }
 
 run_tests() {
@@ -392,8 +427,8 @@ run_tests() {
 # What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
 clients() {
     local environment="$PWD/build/clients"
-    if [ ! -x "$environment/bin/python" ]; then
-        python -m venv "$environment"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
@@ -401,8 +436,8 @@ clients() {
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
     # Clients of servers need another protobuf than MindSpore.
-    if [ ! -x build/serving_clients/bin/python ]; then
-        python -m venv build/serving_clients
+    if [ ! -x build/serving_clients/bin/pip ]; then
+        apart python -m venv build/serving_clients
     fi
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
@@ -412,12 +447,31 @@ clients() {
     clients_mindformers "$@"
 }
 
+# The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
+other_mindspore() {
+    local version="${1:-}"
+    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
+        echo "build.sh: test --mindspore needs a version, e.g. test --mindspore 2.8.0" >&2
+        return 2
+    fi
+    local environment="$PWD/build/mindspore-$version"
+    if [ ! -x "$environment/bin/python" ]; then
+        python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing MindSpore $version into $environment; the first time this takes some minutes."
+    logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
+        "mindspore==$version"
+    run_pytest -rs tests "${@:2}"
+}
+
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
 # before brings NumPy 2, with which MindSpore 2.10 fails. PyTorch is there for the same networks in transformers.
 clients_mindformers() {
     local environment="$PWD/build/clients-mindformers"
-    if [ ! -x "$environment/bin/python" ]; then
-        env -u VIRTUAL_ENV python -m venv "$environment"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart env -u VIRTUAL_ENV python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
@@ -443,22 +497,26 @@ for argument in "$@"; do
     case "$argument" in
         --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
         --clients) [ "$command" = test ] && command=clients ;;
+        --mindspore) [ "$command" = test ] && command=other_mindspore ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 trap ended EXIT
-trap 'echo "build.sh: interrupted" >&2; exit 130' INT
+trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
+trap 'stop_child; exit 143' TERM
 case "$command" in
-    bench | check | clients | compile | demo | fresh-check | host | portable | release-check | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
 esac
 case "$command" in
-    bench | check | clients | compile | demo | docs | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
+        use_environment; "$command" "${arguments[@]}" ;;
     release-check) use_environment; python -m tests.release ;;
     fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
+    cross-test) use_environment; . tests/aarch64/cross_test.sh; cross_test "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;

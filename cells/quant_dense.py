@@ -7,16 +7,16 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from mindspore._c_expression import np_dtypes
 from ms_ascend_ops.cells.parameters import fixed_parameter
 
+from ms_ascend_ops.mindspore_versions import numpy_bfloat16
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.quant_matmul import quant_matmul
 from ms_ascend_ops.quantization import quantize_weight
 
 __all__ = ["QuantDense"]
 
-_NUMPY_TYPES = {"Float16": np.float16, "BFloat16": np_dtypes.bfloat16, "Float32": np.float32}
+_NUMPY_TYPES = {"Float16": np.float16, "BFloat16": numpy_bfloat16(), "Float32": np.float32}
 
 
 class QuantDense(nn.Cell):  # type: ignore[misc]

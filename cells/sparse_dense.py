@@ -11,9 +11,10 @@ from mindspore import Parameter, Tensor, mint, nn, ops
 from ms_ascend_ops.cells.exchange import exchange
 from ms_ascend_ops.cells.in_float32 import InFloat32
 
-from ms_ascend_ops.custom import device_target, kernel
+from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.deprecation import renamed_argument, warn_renamed
 from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.mindspore_versions import device_target
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul

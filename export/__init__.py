@@ -3,8 +3,9 @@
 The names are imported when they are used: the patterns and the graphs that they are looked for in need no MindSpore.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ms_ascend_ops.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from ms_ascend_ops.export.builtins.stand_ins import cpu_builtins
@@ -47,12 +48,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ORIGINS:
-        value = getattr(import_module(f"{__name__}.{_ORIGINS[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _ORIGINS.items()})
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from ms_ascend_ops.lazy import lazy_attributes
 from ms_ascend_ops.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -28,21 +29,18 @@ _ORIGINS = {
 _MODULES = ("cells", "export", "ops")
 
 
+_public = lazy_attributes(__name__, _ORIGINS | {name: f"{__name__}.{name}" for name in _MODULES})
+
+
 def __getattr__(name: str) -> Any:
     if name == "_C":
         return import_module(f"{__name__}.library").native()
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
     if name == "__all__":
         return __dir__()
-    if name in _ORIGINS:
-        value = getattr(import_module(_ORIGINS[name]), name)
-    elif name[:1].isupper() and name in (layers := import_module(f"{__name__}.cells")).__all__:
-        value = getattr(layers, name)
-    else:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    globals()[name] = value
-    return value
+    if name[:1].isupper() and name in (layers := _public("cells")).__all__:
+        globals()[name] = value = getattr(layers, name)
+        return value
+    return _public(name)
 
 
 def __dir__() -> list[str]:

@@ -41,9 +41,9 @@ def chip_name() -> str:
 
     if ms.get_context("device_target") != "Ascend":
         return str(ms.get_context("device_target")).lower()
-    from mindspore._c_expression import MSContext  # noqa: PLC0415
+    from ms_ascend_ops.mindspore_versions import soc_version  # noqa: PLC0415 - imports MindSpore
 
-    return str(MSContext.get_instance().get_ascend_soc_version()).lower()
+    return soc_version().lower()
 
 
 def _version_of(*files: Path) -> str | None:

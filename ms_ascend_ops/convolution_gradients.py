@@ -12,8 +12,9 @@ from mindspore import ops as stock
 from mindspore.ops.operations import Conv2DBackpropInput
 
 from ms_ascend_ops.convolution import gradient_of_x
-from ms_ascend_ops.custom import device_target, kernel
+from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import as_dtype, needs_gradient
+from ms_ascend_ops.mindspore_versions import device_target
 
 __all__ = ["convolution_gradients"]
 

@@ -27,8 +27,6 @@ from typing import Any, cast
 
 import mindspore as ms
 from mindspore import Tensor, ops
-from mindspore._c_expression import MSContext, ms_ctx_param
-from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
@@ -37,6 +35,7 @@ from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.graph_writes import describe_view, note
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mindspore_versions import current_amp_strategy, device_target, soc_version
 from ms_ascend_ops.mixed_precision import caster
 from ms_ascend_ops.routing import ROUTERS, Makers, Routed
 
@@ -102,7 +101,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self._direct = direct(signature, self.given, self.attributes, check, module)
         else:
             self._places = [i for i, tensor in enumerate(signature.inputs) if tensor in self.given]
-            self._direct = on_npu(signature, self.given, attributes, _soc)
+            self._direct = on_npu(signature, self.given, attributes, soc_version)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
         self._cast = caster(signature, self.given)
@@ -115,7 +114,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self.multi_output = len(signature.outputs) > 1
             self.add_prim_attr("multi_output", self.multi_output)
         elif target == "Ascend":
-            ascend.check_package(signature, _soc())
+            ascend.check_package(signature, soc_version())
             function = f"{library_path()}:aclnn{signature.cann_type}"
             super().__init__(function, func_type="aot", bprop=bprop, reg_info=_reg_info(signature))
         else:
@@ -135,7 +134,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self._direct is not None:
             result = None
             tensors = arguments if self._places is None else self._on_npu(arguments)
-            if (kind := casting() or get_curr_amp_strategy()) is not None:
+            if (kind := casting() or current_amp_strategy()) is not None:
                 tensors = self._cast(kind, tensors)
                 arguments = tensors if self._places is None else arguments
             if usable():
@@ -434,14 +433,6 @@ def _kernel(
     return _applied(signature, FusedPrimitive(signature, values, None, None, None, version))
 
 
-def device_target() -> str:
-    """`ms.get_context("device_target")`, which takes longer than all else that happens before a call."""
-    return str(_get_param(ms_ctx_param.device_target))
-
-
-_get_param = MSContext.get_instance().get_param
-
-
 def _is_none(tensor: Any) -> bool:
     return tensor is None
 
@@ -457,13 +448,6 @@ def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callab
     if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)
-
-
-def _soc() -> str:
-    """The chip, as CANN names it: ascend910b."""
-    from mindspore._c_expression import MSContext  # noqa: PLC0415
-
-    return str(MSContext.get_instance().get_ascend_soc_version())
 
 
 def _reg_info(signature: registry.Signature) -> dict[str, Any]:

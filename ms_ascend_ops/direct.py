@@ -19,24 +19,28 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor
-from mindspore._c_expression import np_dtypes
-from mindspore.common._grad_function import _Function
-from mindspore.common.tensor import TensorPy_
-from mindspore.graph import jit_context
-from mindspore.graph.api import _pynative_executor
 
 from ms_ascend_ops.library import native
+from ms_ascend_ops.mindspore_versions import numpy_bfloat16, private, traced
 from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["casting", "direct", "recorded", "recording", "usable"]
 
+_EXECUTOR = private("_pynative_executor")
+_FUNCTION = private("_Function")
+
+
+def _always() -> bool:
+    return True
+
+
 # Whether the calls of this moment are to be differentiated.
-recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
+recording: Callable[[], bool] = getattr(getattr(_EXECUTOR, "_executor", None), "requires_grad", _always)
 
 
 def usable() -> bool:
     """Whether calls may take the fast path now: nothing but the kernel has to see them."""
-    return jit_context.jit_context() is None
+    return not traced()
 
 
 def casting() -> Any:
@@ -56,7 +60,7 @@ def direct(
     The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
     `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
     """
-    if _casting is None:
+    if _casting is None or None in (_FUNCTION, private("TensorPy")) or recording is _always:
         return None
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}
@@ -72,7 +76,7 @@ def recorded(op: str, function: Callable[..., Any], bprop: Callable[..., Any], t
     return _Recorded.apply(op, function, bprop, *tensors)
 
 
-class _Recorded(_Function):  # type: ignore[misc]
+class _Recorded(_FUNCTION or object):  # type: ignore[misc]
     """A call that is to be differentiated."""
 
     @staticmethod
@@ -108,12 +112,12 @@ def _zeros(like: Tensor) -> Tensor:
 @cache
 def _dtypes() -> dict[str, np.dtype[Any]]:
     names = ("float16", "float32", "int32", "int64", "int8")
-    return {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(np_dtypes.bfloat16)}
+    return {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(numpy_bfloat16())}
 
 
 @cache
 def _framework() -> Any:
-    return native().Framework(Tensor, TensorPy_.from_numpy, _dtypes(), "_data_ptr")
+    return native().Framework(Tensor, private("TensorPy").from_numpy, _dtypes(), "_data_ptr")
 
 
 def _overhear_casts() -> list[Any] | None:
@@ -121,7 +125,7 @@ def _overhear_casts() -> list[Any] | None:
     # A cell with `to_float` hands its dtype to this private method, MindSpore keeps it in C++ and tells nobody, and the
     # fast path, which goes past MindSpore, must cast as MindSpore would. So the method is replaced by one that takes
     # the dtype down and hands it on. Where a MindSpore has no such method there is no fast path: see `direct`.
-    announce = getattr(_pynative_executor, "set_mixed_precision_type", None)
+    announce = getattr(_EXECUTOR, "set_mixed_precision_type", None)
     if announce is None:
         _log.warning("this MindSpore does not say what to_float asks for: operators are called by MindSpore, slower")
         return None
@@ -134,7 +138,7 @@ def _overhear_casts() -> list[Any] | None:
             dtypes.pop()
         return announce(mixed_precision_type, is_push)
 
-    _pynative_executor.set_mixed_precision_type = set_mixed_precision_type
+    _EXECUTOR.set_mixed_precision_type = set_mixed_precision_type
     return dtypes
 
 

@@ -35,7 +35,7 @@ import numpy as np
 from ms_ascend_ops import _C
 x = np.arange(1, 65, dtype=np.float32).reshape(4, 16)
 y, rstd = np.full_like(x, np.nan), np.full((4, 1), np.nan, np.float32)
-_C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "llama"})
+_C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "round_then_scale"})
 error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)).max())
 print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
                   "vector_unit": _C.vector_unit(),
@@ -104,7 +104,7 @@ def _python(part: str) -> Check:
     found = f"{platform.python_version()} at {sys.executable}, {platform.machine()}"
     if (3, 10) <= sys.version_info[:2] <= (3, 12):
         return Check(part, "ok", found)
-    return Check(part, "error", found, "use Python 3.10, 3.11 or 3.12: MindSpore 2.10 has wheels for no other")
+    return Check(part, "error", found, "use Python 3.10, 3.11 or 3.12: MindSpore has wheels for no other that fit")
 
 
 def _package(part: str) -> Check:
@@ -112,12 +112,15 @@ def _package(part: str) -> Check:
     return Check(part, "ok", f"{__version__} at {Path(__file__).parent}, {len(operators)} operators")
 
 
+_MINDSPORE = "mindspore>=2.7,<2.11"
+
+
 def _mindspore(part: str) -> Check:
     version = _installed("mindspore")
     if version is None:
-        return Check(part, "error", "not installed", "pip install 'mindspore>=2.10,<2.11'")
-    if _numbers(version)[:2] != (2, 10):
-        return Check(part, "error", version, "this package is built for 2.10: pip install 'mindspore>=2.10,<2.11'")
+        return Check(part, "error", "not installed", f"pip install '{_MINDSPORE}'")
+    if not (2, 7) <= _numbers(version)[:2] <= (2, 10):
+        return Check(part, "error", version, f"this package was tried with 2.7 to 2.10: pip install '{_MINDSPORE}'")
     return Check(part, "ok", version)
 
 
@@ -126,7 +129,7 @@ def _numpy(part: str) -> Check:
     if version is None:
         return Check(part, "error", "not installed", "pip install 'numpy>=1.25,<2'")
     if _numbers(version) >= (2,):
-        remedy = "MindSpore 2.10 is compiled against NumPy 1 and fails with 2: pip install 'numpy>=1.25,<2'"
+        remedy = "MindSpore is compiled against NumPy 1 and fails with 2: pip install 'numpy>=1.25,<2'"
         return Check(part, "error", version, remedy)
     if _numbers(version) < (1, 25):
         return Check(part, "error", version, "pip install 'numpy>=1.25,<2'")
@@ -188,7 +191,7 @@ def _products(part: str) -> Check:
         return Check(part, "error", f"an operator does not run: {failure}", "first what the other parts say")
     library, path = found["products"]
     if not path.startswith("/"):
-        return Check(part, "warning", f"{library}, which are slower: {path}", "MindSpore's wheel brings libdnnl.so.3")
+        return Check(part, "warning", f"{library}, which are slower: {path}", "MindSpore's wheel brings libdnnl.so")
     return Check(part, "ok", f"{library} at {path}")
 
 
@@ -367,9 +370,9 @@ def _has_npu() -> bool:
 def _cann_supported() -> list[str]:
     """The versions that the installed MindSpore says it is for."""
     try:
-        from mindspore.run_check._check_version import AscendEnvChecker  # noqa: PLC0415
+        from ms_ascend_ops.mindspore_versions import private  # noqa: PLC0415 - imports MindSpore
 
-        return [str(version) for version in AscendEnvChecker("").version]
+        return [str(version) for version in private("AscendEnvChecker")("").version]
     except Exception:
         return []
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindspore import Tensor, nn
-from mindspore.graph import api
 from mindspore.train.anf_ir_pb2 import ModelProto
 
+from ms_ascend_ops.mindspore_versions import private
 from ms_ascend_ops.registry import Signature
 
 __all__ = ["describe_view", "note"]
@@ -152,8 +152,11 @@ def _tensors(given: Any) -> Iterator[Tensor]:
 
 def _watch() -> None:
     """Look at every graph that MindSpore compiles, and at what it is called with: it has no question for either."""
-    jit, cells = api._JitExecutor, api._CellGraphExecutor
+    jit, cells = private("_JitExecutor"), private("_CellGraphExecutor")
+    if None in (jit, cells) or not hasattr(nn.Cell, "_predict"):
+        return
     compile_jit, arguments_of_jit = _compile(jit.compile, lambda phase: phase), jit._generate_run_args
+    real_phase = private("_real_phase")
     call_cell, predict_cell = cells.__call__, nn.Cell._predict
 
     @functools.wraps(jit.compile)
@@ -163,15 +166,15 @@ def _watch() -> None:
         return phase
 
     @functools.wraps(arguments_of_jit)
-    def generate_run_args(self: Any, arguments: Any, keywords: Any, modified: Any, is_predict: bool = False) -> Any:
+    def generate_run_args(self: Any, arguments: Any, keywords: Any, *others: Any, is_predict: bool = False) -> Any:
         if is_predict:  # without compile
             _refuse_views(_phase_of_predict(self.obj), (arguments, keywords))
-        return arguments_of_jit(self, arguments, keywords, modified, is_predict)
+        return arguments_of_jit(self, arguments, keywords, *others, is_predict=is_predict)
 
     @functools.wraps(call_cell)
     def call(self: Any, obj: Any, *arguments: Any, phase: str = "predict") -> Any:
         if _graphs:
-            _refuse_views(api._real_phase(phase, obj), arguments)
+            _refuse_views(real_phase(phase, obj), arguments)
         return call_cell(self, obj, *arguments, phase=phase)
 
     @functools.wraps(predict_cell)

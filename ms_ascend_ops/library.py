@@ -151,9 +151,10 @@ def load_products() -> None:
     """Load oneDNN, whose products of matrices the kernels use. It lies beside MindSpore, which is not imported."""
     spec = find_spec("mindspore")
     for folder in spec.submodule_search_locations or () if spec else ():
-        library = Path(folder) / "lib" / "libdnnl.so.3"
-        if library.is_file():
-            ctypes.CDLL(str(library))
+        for name in ("libdnnl.so.3", "libdnnl.so.2"):
+            library = Path(folder) / "lib" / name
+            if library.is_file():
+                ctypes.CDLL(str(library))
 
 
 def set_num_threads(count: int) -> None:

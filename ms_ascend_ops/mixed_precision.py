@@ -12,18 +12,17 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore._c_expression import MixedPrecisionType
 
+from ms_ascend_ops.mindspore_versions import private
 from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["caster"]
 
 _FLOATS = ("float16", "bfloat16", "float32")
-_DTYPES: Mapping[Any, str] = {
-    MixedPrecisionType.FP16: "float16",
-    MixedPrecisionType.BF16: "bfloat16",
-    MixedPrecisionType.FP32: "float32",
-}
+_KINDS = private("MixedPrecisionType")
+_DTYPES: Mapping[Any, str] = (
+    {_KINDS.FP16: "float16", _KINDS.BF16: "bfloat16", _KINDS.FP32: "float32"} if _KINDS is not None else {}
+)
 
 
 def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:

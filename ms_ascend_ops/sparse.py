@@ -11,8 +11,8 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import device_target
 from ms_ascend_ops.deprecation import renamed_argument, warn_renamed
+from ms_ascend_ops.mindspore_versions import device_target
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul

@@ -93,7 +93,8 @@ def obstacle_of(cell: nn.Cell, layers: Collection[str] = ()) -> str:
     if cell._shard_fn or cell._in_strategy or cell._out_strategy:
         return "it has a parallel strategy"
     flags = getattr(cell, "_func_graph_flags", None) or {}
-    if "output_recompute" in flags:  # on a cell around it, it does no harm
+    # On a cell around it, it does no harm. MindSpore 2.8 and earlier say it the other way round.
+    if "output_recompute" in flags or "output_no_recompute" in flags:
         return "recompute is set on it"
     if any(flags.get(name) for name in ("fp16", "bf16")) or (flags.get("fp32") and not _is_float32(cell)):
         return "it casts its inputs (to_float or automatic mixed precision)"

@@ -21,7 +21,7 @@ from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, unpack
 from ms_ascend_ops.export.files.model import DTYPES, parameter_files, read_model
 from ms_ascend_ops.export.files.retarget import retarget
 
-from ms_ascend_ops.custom import device_target
+from ms_ascend_ops.mindspore_versions import device_target
 
 __all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 

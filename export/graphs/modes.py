@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 
 import mindspore as ms
 from mindspore import log, nn
+
+from ms_ascend_ops.mindspore_versions import glog_level
 
 __all__ = ["evaluating", "graph_mode", "pynative", "quiet", "synchronous"]
 
@@ -100,7 +99,7 @@ class _Quiet:
     def enter(self) -> None:
         with self._lock:
             if self._count == 0:
-                level, logger = _glog_level(), log._get_logger()
+                level, logger = glog_level(), log._get_logger()
                 self._before = level.value, logger.level
                 level.value = max(level.value, _FATAL)
                 logger.setLevel(logging.CRITICAL)
@@ -110,15 +109,8 @@ class _Quiet:
         with self._lock:
             self._count -= 1
             if self._count == 0:
-                _glog_level().value = self._before[0]
+                glog_level().value = self._before[0]
                 log._get_logger().setLevel(self._before[1])
 
 
 _QUIET = _Quiet()
-
-
-@cache
-def _glog_level() -> ctypes.c_int32:
-    """`FLAGS_minloglevel` of the glog that MindSpore's C++ part logs with, which it reads at every message."""
-    library = ctypes.CDLL(str(Path(ms.__file__).parent / "lib" / "libglog.so.2"))
-    return ctypes.c_int32.in_dll(library, "_ZN3fLI17FLAGS_minloglevelE")

@@ -12,8 +12,8 @@ from functools import cache, wraps
 from types import FunctionType
 from typing import Any
 
-import mindspore as ms
 from mindspore import Tensor, nn
+from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 from ms_ascend_ops.export.graphs.modes import evaluating, pynative
 from ms_ascend_ops.export.graphs.probe import settle
 from ms_ascend_ops.export.graphs.specs import OWNER, Spec, spec_of
@@ -24,7 +24,7 @@ __all__ = ["Counting", "Observed", "functions_of", "helpers", "is_of_a_user", "o
 _CALLS_OF_A_KIND = 3
 
 
-class Counting(ms.MsDispatchMode):  # type: ignore[misc]
+class Counting(DispatchMode):  # type: ignore[misc]
     """Counts, by name, the primitives that run within the block in PyNative mode."""
 
     def __init__(self, counts: Counter[str]) -> None:

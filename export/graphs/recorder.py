@@ -10,16 +10,18 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
+from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
 
-from ms_ascend_ops.custom import FusedPrimitive, device_target
+from ms_ascend_ops.custom import FusedPrimitive
+from ms_ascend_ops.mindspore_versions import device_target
 
 __all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
 
-class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
+class Recorder(DispatchMode):  # type: ignore[misc]
     """Every primitive that runs within the context, as a node."""
 
     def __init__(self, locate: Callable[[Recorder], Any] | None = None) -> None:

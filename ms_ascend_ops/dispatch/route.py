@@ -12,14 +12,14 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from mindspore.graph import jit_context
-from mindspore.graph.api import _pynative_executor
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.dispatch.comparison import Difference, difference_of, flat, is_finite, values_of
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.policies import Fixed
 from ms_ascend_ops.dispatch.table import LISTENERS, Choice, Table, chosen_for_graph
+from ms_ascend_ops.mindspore_versions import traced as is_traced
+from ms_ascend_ops.mindspore_versions import wait
 from ms_ascend_ops.routing import Makers
 
 __all__ = ["Route"]
@@ -216,7 +216,7 @@ class Route:
         if not errors:
             self._check(*tensors)
         table, form = self._table, self._form(tensors)
-        traced = jit_context.jit_context() is not None
+        traced = is_traced()
         wanted = errors[0][0] if errors else ""
         for one in self._in_order(self._order(form, tensors, traced), form):
             wanted = wanted or one.version
@@ -258,7 +258,7 @@ class Route:
             raise _NotUsable(error) from error
         try:
             if exact:
-                _pynative_executor.sync()
+                wait()
             start = time.perf_counter()
             results = function(*tensors)
             if exact:
@@ -392,7 +392,7 @@ class Route:
 
 def _waited(results: Any) -> Any:
     """Until they are there: MindSpore's operators run behind the call."""
-    _pynative_executor.sync()
+    wait()
     return results
 
 

@@ -9,8 +9,7 @@ The names are imported when they are used. Nothing of the package imports this b
 MindSpore. `pip install 'ms_ascend_ops[llm]'` brings what it needs besides.
 """
 
-from importlib import import_module
-from typing import Any
+from ms_ascend_ops.lazy import lazy_attributes
 
 _ORIGINS = {
     "ChatTemplate": "ms_ascend_ops.llm.chat_template",
@@ -24,9 +23,4 @@ _ORIGINS = {
 __all__ = ["ChatTemplate", "LanguageModel", "ModelConfig", "Sampling", "Scheduler", "open_checkpoint"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ORIGINS:
-        value = getattr(import_module(_ORIGINS[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_attributes(__name__, _ORIGINS)

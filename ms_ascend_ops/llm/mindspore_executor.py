@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor, float32
-from mindspore._c_expression import np_dtypes
 
 from ms_ascend_ops import ops
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays, padded
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.rope import rope_tables
+from ms_ascend_ops.mindspore_versions import numpy_bfloat16
 
 __all__ = ["MindSporeExecutor", "tensor_of"]
 
@@ -63,5 +63,5 @@ class MindSporeExecutor:
 def tensor_of(array: Array) -> Tensor:
     """The array as a tensor; on its memory where it may be written."""
     if array.dtype.name == "bfloat16":  # MindSpore has a type of its own for it
-        array = array.view(np_dtypes.bfloat16)
+        array = array.view(numpy_bfloat16())
     return Tensor.from_numpy(np.ascontiguousarray(array).copy() if not array.flags.writeable else array)

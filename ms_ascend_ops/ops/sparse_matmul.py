@@ -23,17 +23,25 @@ def transposed_pattern(row_ends: Tensor, indices: Tensor, columns: Tensor) -> tu
     `columns`: Tensor[int32] of as many elements as the matrix has columns. Also in a graph of unknown shapes.
     """
     position = _positions(indices)
-    row = stock.searchsorted(row_ends, position, right=True).astype("int32")
+    row = _count_up_to(row_ends, position)
     key = stock.sort(indices.astype("int64") * _POSITIONS + position.astype("int64"))[0]
     column = stock.floor_divide(key, _POSITIONS)
     order = (key - column * _POSITIONS).astype("int32")
-    ends = stock.searchsorted(column.astype("int32"), _positions(columns) + 1, right=False).astype("int32")
+    ends = _count_up_to(column, _positions(columns))
     return ends, stock.gather(row, order, 0), order
 
 
 def reordered(values: Tensor, order: Tensor) -> Tensor:
     """In float, which MindSpore's operator for a CPU needs."""
     return stock.gather(values.astype("float32"), order, 0).astype(values.dtype)
+
+
+def _count_up_to(ascending: Tensor, bounds: Tensor) -> Tensor:
+    """How many of the ascending integers are not larger than each bound."""
+    # Even numbers beside odd ones, so that `right` does not matter: up to MindSpore 2.9 a kernel of searchsorted that
+    # was made for one answers for the other, whoever in the process has asked first.
+    found = stock.searchsorted(ascending.astype("int64") * 2, bounds.astype("int64") * 2 + 1)
+    return found.astype("int32")
 
 
 def _positions(like: Tensor) -> Tensor:

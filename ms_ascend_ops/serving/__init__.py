@@ -8,10 +8,10 @@ or `python -m ms_ascend_ops serve`. Nothing else of the package imports this. `p
 brings what it needs. docs/serving.md has the details.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ms_ascend_ops import extras
+from ms_ascend_ops.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from ms_ascend_ops.serving.application import create_app
@@ -31,9 +31,4 @@ _ORIGINS = {
 __all__ = ["ModelOptions", "Service", "Settings", "create_app"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ORIGINS:
-        value = getattr(import_module(f"{__name__}.{_ORIGINS[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _ORIGINS.items()})

@@ -1,3 +1,4 @@
+from importlib import import_module
 from math import inf
 
 import mindspore as ms
@@ -38,6 +39,22 @@ def test_product_and_gradients(mode, dtype):
     terms = reference.backward(np.abs(numpy(dy)), *sizes)
     for gradient, value, term in zip(gradients, expected, terms, strict=True):
         assert_accurate(numpy(gradient), value, dtype, 8 * term)
+
+
+def test_the_transposed_pattern_does_not_ask_for_a_side(monkeypatch):
+    """MindSpore up to 2.9 gives the answer of whichever side the process has asked for first."""
+    module = import_module("ms_ascend_ops.ops.sparse_matmul")  # the package has the function under that name
+    column_of = np.argsort(INDICES, kind="stable")
+    for right in (False, True):
+
+        def one_side(values, bounds, right=right, **_):
+            return Tensor(np.searchsorted(values.asnumpy(), bounds.asnumpy(), "right" if right else "left"))
+
+        monkeypatch.setattr(module.stock, "searchsorted", one_side)
+        ends, rows, order = module.transposed_pattern(Tensor(ENDS), Tensor(INDICES), Tensor(np.zeros(6, np.int32)))
+        np.testing.assert_array_equal(ends.asnumpy(), np.searchsorted(np.sort(INDICES), np.arange(6), "right"))
+        np.testing.assert_array_equal(order.asnumpy(), column_of)
+        np.testing.assert_array_equal(rows.asnumpy(), np.searchsorted(ENDS, column_of, "right"))
 
 
 def test_shapes_and_dtypes_that_are_wrong():

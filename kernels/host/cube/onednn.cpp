@@ -147,17 +147,17 @@ public:
         const onednn::Version* version = g_functions.version();
         char text[64];
         std::snprintf(text, sizeof(text), "%d.%d.%d", version->major, version->minor, version->patch);
-        if (version->major != 3) {
-            g_path = std::string("oneDNN ") + text + " has another API than version 3";
+        if (version->major != 2 && version->major != 3) {
+            g_path = std::string("oneDNN ") + text + " has another API than versions 2 and 3";
             return nullptr;
         }
-        if (g_functions.engineCreate(&g_engine, ENGINE_CPU, 0) != 0) {
+        if (version->major == 3 && g_functions.engineCreate(&g_engine, ENGINE_CPU, 0) != 0) {
             g_path = "oneDNN makes no engine for this CPU";
             return nullptr;
         }
         g_version = text;
         Dl_info info;
-        g_path = dladdr(reinterpret_cast<const void*>(g_functions.sgemm), &info) != 0 ? info.dli_fname : LIBRARY;
+        g_path = dladdr(reinterpret_cast<const void*>(g_functions.sgemm), &info) != 0 ? info.dli_fname : "libdnnl.so";
         const int isa = g_functions.effectiveCpuIsa();
         found.multipliesBFloat16_ = (isa & ISA_AVX512) != 0;  // before that, element by element
         found.multipliesIntegers_ = (isa & ISA_AVX512_VNNI) != 0;
@@ -232,6 +232,9 @@ bool OneDnn::MultiplyIntegers(const Product& product) const
 
 bool OneDnn::Primitive(const Product& product) const
 {
+    if (g_engine == nullptr) {
+        return false;
+    }
     ThreadState& state = State();
     if (state.stream == nullptr && g_functions.streamCreate(&state.stream, g_engine, STREAM_DEFAULT) != 0) {
         return false;

@@ -22,7 +22,7 @@ int FindMindSpore(dl_phdr_info* info, size_t, void* found)
     if (file == nullptr || std::strncmp(file + 1, "libmindspore", std::strlen("libmindspore")) != 0) {
         return 0;
     }
-    *static_cast<std::string*>(found) = std::string(name, static_cast<size_t>(file - name)) + "/" + LIBRARY;
+    *static_cast<std::string*>(found) = std::string(name, static_cast<size_t>(file + 1 - name));
     return 1;
 }
 
@@ -41,21 +41,22 @@ void* Open(std::string& problem)
         }
         return library;
     }
-    if (void* loaded = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
-        return loaded;
+    for (const char* name : LIBRARIES) {
+        if (void* loaded = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
+            return loaded;
+        }
     }
     std::string beside;
     dl_iterate_phdr(&FindMindSpore, &beside);
-    if (!beside.empty()) {
-        if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-            return library;
+    for (const std::string& folder : {beside, std::string()}) {  // empty: where the system looks
+        for (const char* name : LIBRARIES) {
+            if (void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) {
+                return library;
+            }
         }
     }
-    void* library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-        problem = std::string("no ") + LIBRARY + ": MindSpore, which brings it, is not loaded";
-    }
-    return library;
+    problem = std::string("no ") + LIBRARIES[0] + ": MindSpore, which brings it, is not loaded";
+    return nullptr;
 }
 
 template <typename FUNCTION>
@@ -63,7 +64,7 @@ bool Find(void* library, const char* name, FUNCTION& function, std::string& prob
 {
     function = reinterpret_cast<FUNCTION>(dlsym(library, name));
     if (function == nullptr) {
-        problem = std::string(LIBRARY) + " has no " + name;
+        problem = std::string("oneDNN has no ") + name;
     }
     return function != nullptr;
 }
@@ -75,10 +76,13 @@ bool FindFunctions(Functions& functions, std::string& problem)
     Functions& f = functions;
     void* const library = Open(problem);
     const auto find = [&](const char* name, auto& function) { return Find(library, name, function, problem); };
-    return library != nullptr && find("dnnl_version", f.version) && find("dnnl_sgemm", f.sgemm) &&
-           find("dnnl_gemm_bf16bf16f32", f.bf16Gemm) && find("dnnl_gemm_s8s8s32", f.integerGemm) &&
-           find("dnnl_get_effective_cpu_isa", f.effectiveCpuIsa) && find("dnnl_engine_create", f.engineCreate) &&
-           find("dnnl_stream_create", f.streamCreate) &&
+    const bool hasMatrices = library != nullptr && find("dnnl_version", f.version) && find("dnnl_sgemm", f.sgemm) &&
+                             find("dnnl_gemm_bf16bf16f32", f.bf16Gemm) && find("dnnl_gemm_s8s8s32", f.integerGemm) &&
+                             find("dnnl_get_effective_cpu_isa", f.effectiveCpuIsa);
+    if (!hasMatrices || f.version()->major == 2) {
+        return hasMatrices;
+    }
+    return find("dnnl_engine_create", f.engineCreate) && find("dnnl_stream_create", f.streamCreate) &&
            find("dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
            find("dnnl_memory_desc_destroy", f.memoryDescDestroy) && find("dnnl_memory_create", f.memoryCreate) &&
            find("dnnl_memory_destroy", f.memoryDestroy) && find("dnnl_memory_set_data_handle", f.memorySetHandle) &&

@@ -1,5 +1,6 @@
 /*!
- * The C API of oneDNN 3, as far as it is used, and the library that has it.
+ * The C API of oneDNN 3, as far as it is used, and the library that has it. Of oneDNN 2, which MindSpore 2.7 and 2.8
+ * bring, only the functions for matrices are used: its primitives are made in another way.
  */
 #ifndef ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
 #define ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
@@ -49,6 +50,7 @@ struct Functions {
                        float, float*, int64_t);
     Status (*integerGemm)(char, char, char, int64_t, int64_t, int64_t, float, const int8_t*, int64_t, int8_t,
                           const int8_t*, int64_t, int8_t, float, int32_t*, int64_t, const int32_t*);
+    // Null with oneDNN 2, as are those that follow.
     Status (*engineCreate)(Engine*, int, size_t);
     Status (*streamCreate)(ExecutionStream*, Engine, unsigned);
     Status (*memoryDescCreate)(MemoryDesc*, int, const Dims, int, const Dims);
@@ -63,7 +65,7 @@ struct Functions {
     Status (*primitiveExecute)(PrimitiveHandle, ExecutionStream, int, const ExecArgument*);
 };
 
-constexpr const char* LIBRARY = "libdnnl.so.3";
+constexpr const char* LIBRARIES[] = {"libdnnl.so.3", "libdnnl.so.2"};
 
 // The functions of the library that MindSpore brings, or that MS_ASCEND_OPS_ONEDNN names. False: there is none;
 // `problem` says why.

@@ -18,6 +18,9 @@ HOST_INLINE VF LoadBytes(const int8_t* p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(LoadRaw<__m128i>(p)));
 #elif defined(HOST_SIMD_AVX2)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#elif defined(HOST_SIMD_NEON)
+    const int8x8_t bytes = vreinterpret_s8_s32(vdup_n_s32(LoadRaw<int32_t>(p)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 #else
     VF v;
     for (int i = 0; i < W; ++i) {
@@ -81,6 +84,16 @@ inline void RunCastInt4(const Instruction& self, uint32_t begin, uint32_t end)
         const __m256i halves = _mm256_shuffle_epi8(table, numbers);
         memcpy(dst + 4 * i, &halves, sizeof(halves));
     }
+#elif defined(HOST_SIMD_NEON)
+    const uint8x16_t table = vld1q_u8(UPPER_BYTE_OF_HALF);
+#pragma GCC unroll 2
+    for (; i + 8 <= end; i += 8) {
+        const uint8x8_t bytes = vld1_u8(src + i);
+        const uint8x8_t first = vqtbl1_u8(table, vand_u8(bytes, vdup_n_u8(15)));
+        const uint8x8_t second = vqtbl1_u8(table, vshr_n_u8(bytes, 4));
+        const uint8x16_t upper = vcombine_u8(vzip1_u8(first, second), vzip2_u8(first, second));
+        vst2q_u8(dst + 4 * i, uint8x16x2_t{{vdupq_n_u8(0), upper}});
+    }
 #endif
     for (; i < end; ++i) {
         const uint8_t pair[4] = {0, UPPER_BYTE_OF_HALF[src[i] & 15], 0, UPPER_BYTE_OF_HALF[src[i] >> 4]};
@@ -103,6 +116,9 @@ HOST_INLINE VF LoadPacked(const uint8_t* p)
         const __m512i numbers = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
         const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
         return _mm512_permutexvar_ps(numbers, values);  // by four bits
+#elif defined(HOST_SIMD_NEON)
+        const VI numbers = SetInt(LoadRaw<uint16_t>(p));
+        return __builtin_convertvector((numbers << VI{28, 24, 20, 16}) >> 28, VF);
 #else
         VF v;
         for (int i = 0; i < W; ++i) {

@@ -16,7 +16,7 @@ namespace HOST_ISA {
 template <int32_t DISTANCE, int32_t... I>
 HOST_INLINE VF Swapped(VF v, std::integer_sequence<int32_t, I...>)
 {
-    return __builtin_shuffle(v, VI{(I ^ DISTANCE)...});
+    return Shuffled<(I ^ DISTANCE)...>(v, v);
 }
 
 // All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
@@ -35,8 +35,9 @@ HOST_INLINE float Folded(VF v, const OP& op)
 template <int32_t D, class OP, int32_t... I>
 HOST_INLINE VF HalvesMet(VF p, VF q, const OP& op, std::integer_sequence<int32_t, I...>)
 {
-    const VI lower{(I / D < W / (2 * D) ? I / D * 2 * D + I % D : W + (I / D - W / (2 * D)) * 2 * D + I % D)...};
-    return op(__builtin_shuffle(p, q, lower), __builtin_shuffle(p, q, lower + D));
+    constexpr int32_t HALF = W / (2 * D);
+    return op(Shuffled<(I / D < HALF ? I / D * 2 * D + I % D : W + (I / D - HALF) * 2 * D + I % D)...>(p, q),
+              Shuffled<(I / D < HALF ? I / D * 2 * D + I % D + D : W + (I / D - HALF) * 2 * D + I % D + D)...>(p, q));
 }
 
 // Each of W vectors folded to a lane: the same tree as Folded, all W at once.

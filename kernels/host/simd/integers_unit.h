@@ -55,6 +55,26 @@ HOST_INLINE int32_t SumOf(Integers sums)
     const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
+#elif defined(HOST_SIMD_NEON)
+using Integers = int16x8_t;  // sums: four numbers of 32 bits
+constexpr uint32_t INTEGER_STEP = 8;
+HOST_INLINE Integers LoadIntegers(const int16_t* p)
+{
+    return vld1q_s16(p);
+}
+HOST_INLINE Integers LoadIntegers(const int8_t* p)
+{
+    return vmovl_s8(vld1_s8(p));
+}
+HOST_INLINE Integers AddPairs(Integers a, Integers b, Integers sums)
+{
+    const int32x4_t lower = vmlal_s16(vreinterpretq_s32_s16(sums), vget_low_s16(a), vget_low_s16(b));
+    return vreinterpretq_s16_s32(vmlal_high_s16(lower, a, b));
+}
+HOST_INLINE int32_t SumOf(Integers sums)
+{
+    return vaddvq_s32(vreinterpretq_s32_s16(sums));
+}
 #else
 constexpr uint32_t INTEGER_STEP = 16;
 struct Integers {

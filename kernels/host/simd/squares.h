@@ -41,8 +41,8 @@ HOST_INLINE void TransposeSquare(uint32_t* dst, uint32_t dstStep, const uint32_t
     constexpr uint32_t SIDE = SQUARE_ROW_BYTES / sizeof(uint32_t);
     const auto weave = [](Row* to, const Row* from) {
         for (uint32_t i = 0; i < SIDE / 2; ++i) {
-            to[2 * i] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{0, 8, 1, 9, 2, 10, 3, 11});
-            to[2 * i + 1] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{4, 12, 5, 13, 6, 14, 7, 15});
+            to[2 * i] = Shuffled<0, 8, 1, 9, 2, 10, 3, 11>(from[i], from[i + SIDE / 2]);
+            to[2 * i + 1] = Shuffled<4, 12, 5, 13, 6, 14, 7, 15>(from[i], from[i + SIDE / 2]);
         }
     };
     Row a[SIDE];

@@ -103,6 +103,17 @@ bool IsAmd()
 #endif
 }
 
+#if defined(HOST_SIMD_AVX512)
+// Whether there is AVX512_BF16, for which GCC 9 cannot ask.
+bool ConvertsBFloat16()
+{
+    constexpr unsigned int LEAF = 7;
+    constexpr unsigned int BIT = 5;  // of EAX
+    unsigned int eax, ebx, ecx, edx;
+    return __get_cpuid_count(LEAF, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> BIT & 1) != 0;
+}
+#endif
+
 // CPUs of Intel with AVX512_FP16, which not every compiler knows, gather 16 floats in some 8 cycles. Those before them
 // take many times that, since microcode keeps gathers from leaking data. Zen 4 takes 22 cycles, or 11 for a load of
 // each, and calculates half as much in a cycle.
@@ -130,7 +141,7 @@ const VectorUnit& Table(const char* name)
         unit.lanes = W;
         unit.convertsHalf = CONVERTS_HALF;
 #if defined(HOST_SIMD_AVX512)
-        unit.convertsBFloat16 = __builtin_cpu_supports("avx512bf16");
+        unit.convertsBFloat16 = ConvertsBFloat16();
 #endif
         unit.lookupMethod = LookupMethodOfCpu();
         // The other way compares, which takes twice as long as adding on Zen 4. This one permutes words, which is

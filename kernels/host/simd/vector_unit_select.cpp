@@ -4,22 +4,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
-
-#if defined(HOST_PORTABLE_X86)
-namespace x86_64_v2 {
-const VectorUnit& Table(const char* name);
-}
-namespace x86_64_v3 {
-const VectorUnit& Table(const char* name);
-}
-namespace x86_64_v4 {
-const VectorUnit& Table(const char* name);
-}
 
 namespace {
 
@@ -31,40 +25,84 @@ struct Level {
 
 }  // namespace
 
-// The best that this CPU has, or the one that MS_ASCEND_OPS_VECTOR_UNIT names, for tests.
-const VectorUnit& SelectVectorUnit()
+// Of each level of a portable build, the best first; the last one runs on every CPU of the architecture.
+#if defined(HOST_PORTABLE_X86)
+namespace x86_64_v2 {
+const VectorUnit& Table(const char* name);
+}
+namespace x86_64_v3 {
+const VectorUnit& Table(const char* name);
+}
+namespace x86_64_v4 {
+const VectorUnit& Table(const char* name);
+}
+
+static std::vector<Level> Levels()
 {
     __builtin_cpu_init();
     const bool hasV4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const bool hasV3 =
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    const Level levels[] = {{"x86-64-v4", hasV4, &x86_64_v4::Table},
-                            {"x86-64-v3", hasV3, &x86_64_v3::Table},
-                            {"x86-64-v2", true, &x86_64_v2::Table}};
-    const char* wanted = std::getenv("MS_ASCEND_OPS_VECTOR_UNIT");
-    for (const Level& level : levels) {
-        if (wanted != nullptr && level.isSupported && std::strcmp(wanted, level.name) == 0) {
-            return level.table(level.name);
-        }
-    }
-    if (wanted != nullptr) {
-        std::fprintf(stderr, "ms_ascend_ops: this CPU has no vector unit '%s'; MS_ASCEND_OPS_VECTOR_UNIT is ignored\n",
-                     wanted);
-    }
-    const Level& best = hasV4 ? levels[0] : hasV3 ? levels[1] : levels[2];
-    return best.table(best.name);
+    return {{"x86-64-v4", hasV4, &x86_64_v4::Table},
+            {"x86-64-v3", hasV3, &x86_64_v3::Table},
+            {"x86-64-v2", true, &x86_64_v2::Table}};
+}
+#elif defined(HOST_PORTABLE_AARCH64)
+namespace armv8 {
+const VectorUnit& Table(const char* name);
+}
+namespace armv8_dotprod {
+const VectorUnit& Table(const char* name);
+}
+namespace armv8_bf16 {
+const VectorUnit& Table(const char* name);
+}
+
+static std::vector<Level> Levels()
+{
+    // As Linux numbers them; headers of older systems do not know all.
+    const auto has = [](unsigned long word, unsigned int bit) { return (getauxval(word) >> bit & 1) != 0; };
+    const bool hasDotprod = has(AT_HWCAP, 20);
+    return {
+#if defined(HOST_PORTABLE_BF16)
+        {"armv8-bf16", hasDotprod && has(AT_HWCAP2, 14), &armv8_bf16::Table},
+#endif
+        {"armv8-dotprod", hasDotprod, &armv8_dotprod::Table},
+        {"armv8", true, &armv8::Table}};
 }
 #else
 namespace native {
 const VectorUnit& Table(const char* name);
 }
 
-const VectorUnit& SelectVectorUnit()
+static std::vector<Level> Levels()
 {
-    return native::Table("native");
+    return {{"native", true, &native::Table}};
 }
 #endif
+
+// The best that this CPU has, or the one that MS_ASCEND_OPS_VECTOR_UNIT names, for tests.
+const VectorUnit& SelectVectorUnit()
+{
+    const std::vector<Level> levels = Levels();
+    const char* const wanted = std::getenv("MS_ASCEND_OPS_VECTOR_UNIT");
+    const Level* best = nullptr;
+    for (const Level& level : levels) {
+        if (!level.isSupported) {
+            continue;
+        }
+        if (wanted != nullptr && std::strcmp(wanted, level.name) == 0) {
+            return level.table(level.name);
+        }
+        best = best == nullptr ? &level : best;
+    }
+    if (wanted != nullptr && levels.size() > 1) {
+        std::fprintf(stderr, "ms_ascend_ops: this CPU has no vector unit '%s'; MS_ASCEND_OPS_VECTOR_UNIT is ignored\n",
+                     wanted);
+    }
+    return best->table(best->name);
+}
 
 const VectorUnit* const g_vectorUnit = &SelectVectorUnit();
 

@@ -25,7 +25,10 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
+// The compiler's header and Ascend C both have a global type of this name.
+#define bfloat16_t arm_neon_bfloat16_t
 #include <arm_neon.h>
+#undef bfloat16_t
 #endif
 
 #define HOST_INLINE inline __attribute__((always_inline))
@@ -64,6 +67,18 @@ HOST_INLINE VF AsFloat(VI v)
 HOST_INLINE VI AsInt(VF v)
 {
     return reinterpret_cast<VI>(v);
+}
+
+// Lane k gets lane I[k] of a, or of b behind it. Clang does not know GCC's name for this, nor GCC before 12 Clang's.
+template <int32_t... I, typename V>
+HOST_INLINE V Shuffled(V a, V b)
+{
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, I...);
+#else
+    typedef int32_t Lanes __attribute__((vector_size(sizeof(V))));
+    return __builtin_shuffle(a, b, Lanes{I...});
+#endif
 }
 
 // Lane by lane; the mask is a comparison's result.

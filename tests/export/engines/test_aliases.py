@@ -2,10 +2,10 @@
 
 import collections
 
-import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, nn, ops
+from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 
 from ms_ascend_ops import export_mindir, load, optimize
 from tests.acceptance import assert_close
@@ -106,7 +106,7 @@ def test_what_somebody_else_has(mode):
         assert_close(numpy(new), old, atol=1e-5)
 
 
-class Counted(ms.MsDispatchMode):
+class Counted(DispatchMode):
     def __init__(self):
         super().__init__()
         self.count = collections.Counter()

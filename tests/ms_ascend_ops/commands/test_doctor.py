@@ -152,9 +152,9 @@ def test_the_variable_of_loops(monkeypatch, value, status):
         ("NumPy", "numpy", "2.1.0", "error", "fails with 2"),
         ("NumPy", "numpy", "1.24.0", "error", "numpy>=1.25,<2"),
         ("NumPy", "numpy", None, "error", "numpy>=1.25,<2"),
-        ("MindSpore", "mindspore", "2.9.1", "error", "mindspore>=2.10,<2.11"),
-        ("MindSpore", "mindspore", None, "error", "mindspore>=2.10,<2.11"),
-        ("MindSpore", "mindspore", "2.10.1", "ok", ""),
+        ("MindSpore", "mindspore", "2.6.0", "error", "mindspore>=2.7,<2.11"),
+        ("MindSpore", "mindspore", None, "error", "mindspore>=2.7,<2.11"),
+        ("MindSpore", "mindspore", "2.7.2", "ok", ""),
     ],
 )
 def test_packages(monkeypatch, part, package, version, status, remedy):

@@ -1,0 +1,237 @@
+"""`DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in `ms.MsDispatchMode`.
+
+MindSpore has that from 2.9 on. Before, primitives that Python calls are told to whatever traces a graph (`ms.jit` with
+capture_mode="trace"), which this takes the place of. A method of Tensor that is C++ runs some of them without telling:
+where nothing was told during its call, it is entered by itself, under the name that 2.10 gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.mindspore_versions import RecordingContext, private, recording_context
+
+__all__ = ["DispatchMode"]
+
+
+class _Function:
+    """A primitive that has run: its name, and what it returned."""
+
+    def __init__(self, name: str, result: Any):
+        self.name = name
+        self._result = result
+
+    def __call__(self, *_: Any) -> Any:
+        return self._result
+
+
+class _Told(RecordingContext):
+    """What MindSpore tells of each primitive that Python has called."""
+
+    def __init__(self, mode: _EarlyDispatchMode):
+        super().__init__()
+        self.mode = mode
+        self.count = 0
+        self.pausing = False
+
+    def run_op(self, primitive: Any, result: Any, *inputs: Any) -> Any:
+        self.count += 1
+        arguments = inputs if _is_generated(primitive) else (primitive, primitive.name, inputs)
+        return self.tell(primitive.name, result, arguments)
+
+    def tell(self, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+        if self.pausing:
+            return result
+        self.pausing = True
+        try:
+            return self.mode.__ms_dispatch__(_Function(name, result), arguments)
+        finally:
+            self.pausing = False
+
+
+class _EarlyDispatchMode:
+    """In the place of `MsDispatchMode`."""
+
+    def __enter__(self) -> Any:
+        self._context = _Told(self)
+        self._active = _active(self._context)
+        self._active.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._active.__exit__(*error)
+
+    def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+
+DispatchMode: Any = private("MsDispatchMode") or _EarlyDispatchMode
+
+
+@contextmanager
+def _active(context: _Told) -> Iterator[None]:
+    """MindSpore tells the context of primitives within the block."""
+    places = [*_methods(), *_overloads(), *_inner_primitives()]
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
+    for owner, name, describe in places:
+        setattr(owner, name, _telling(context, describe, getattr(owner, name)))
+    try:
+        with recording_context(context):
+            yield
+    finally:
+        for owner, name, own in before:
+            if own is not None:
+                setattr(owner, name, own)
+            else:
+                delattr(owner, name)
+
+
+# A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments; None if it ran none.
+_Described = tuple[str, tuple[Any, ...]]
+_Place = tuple[Any, str, Callable[..., _Described | None]]
+
+
+def _methods() -> Iterator[_Place]:
+    for name, method in vars(Tensor.__mro__[1]).items():
+        plain = name.strip("_")
+        computes = name in _OPERATORS or (name == plain and name not in _NO_PRIMITIVES)
+        if computes and type(method).__name__ in _COMPILED:
+            yield Tensor, name, _OPERATORS.get(name) or _describer(plain)
+
+
+def _overloads() -> Iterator[_Place]:
+    """Functions of `mint` that choose a primitive by their arguments."""
+    module = import_module("mindspore.ops.functional_overload")
+    for name in vars(module):
+        if name.endswith("_instance"):
+            yield module, name, _describer(name.removeprefix("_").removesuffix("_instance"))
+
+
+def _inner_primitives() -> Iterator[_Place]:
+    module = import_module("mindspore.ops.auto_generate.pyboost_inner_prim")
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__name__.startswith("_Pyboost") and "__call__" in vars(kind):
+            primitive = kind.__name__.removeprefix("_Pyboost").removesuffix("Prim")
+            yield kind, "__call__", lambda _, *given, _name=primitive: (_name, given)
+
+
+def _describer(name: str) -> Callable[..., _Described | None]:
+    known = _METHODS.get(name)
+    primitive = "".join(part.capitalize() for part in name.split("_"))
+    return known or (lambda *given, **named: (primitive, (*given, *named.values())))
+
+
+def _telling(
+    context: _Told, describe: Callable[..., _Described | None], original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function; where nothing is told of what it does, it is told."""
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        before = context.count
+        result = original(*arguments, **keywords)
+        if context.count != before or context.pausing or not _has_tensor(result):
+            return result
+        context.count += 1
+        described = describe(*arguments, **keywords)
+        return result if described is None else context.tell(described[0], result, described[1])
+
+    return call
+
+
+def _has_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or (isinstance(value, tuple) and any(map(_has_tensor, value)))
+
+
+def _is_generated(primitive: Any) -> bool:
+    """Whether a primitive takes all its attributes as arguments."""
+    modules = [kind.__module__ for kind in type(primitive).__mro__]
+    return any("auto_generate" in module or "manually_defined" in module for module in modules)
+
+
+def _axes(axis: Any) -> Any:
+    return (axis,) if isinstance(axis, int) else axis
+
+
+def _shape(*sizes: Any) -> tuple[int, ...]:
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+
+
+def _transposed(x: Tensor, *axes: Any) -> _Described:
+    if len(axes) == 2 and x.ndim != 2:
+        return "TransposeExtView", (x, *axes)
+    return "Transpose", (x, _shape(*axes) if axes else tuple(reversed(range(x.ndim))))
+
+
+def _reduced(primitive: str) -> Callable[..., _Described]:
+    def describe(x: Tensor, axis: Any = None, keep: bool = False, *, dtype: Any = None, **named: Any) -> _Described:
+        axis, keep = named.get("dim", axis), named.get("keepdim", named.get("keep_dims", named.get("keepdims", keep)))
+        return primitive, (x, _axes(axis), keep, dtype)
+
+    return describe
+
+
+def _of_two(tensors: str, scalar: str) -> Callable[..., _Described]:
+    def describe(x: Any, other: Any, *more: Any, **named: Any) -> _Described:
+        both = isinstance(x, Tensor) and isinstance(other, Tensor)
+        return tensors if both else scalar, (x, other, *more, *named.values())
+
+    return describe
+
+
+def _in_place(primitive: str) -> Callable[..., _Described]:
+    return lambda x, other: (primitive, (x, other))
+
+
+def _matrix_product(x: Tensor, other: Tensor) -> _Described:
+    return "MatMulExt", (x, other)
+
+
+def _cast(x: Tensor, dtype: Any, *_: Any, **__: Any) -> _Described | None:
+    return None if x.dtype == dtype else ("Cast", (x, dtype))
+
+
+# By the name of a method of Tensor and of a function of mint. Any other is called as its method.
+_METHODS: dict[str, Callable[..., _Described | None]] = {
+    "add": _of_two("AddExt", "AddScalar"),
+    "sub": _of_two("SubExt", "SubScalar"),
+    "mul": _of_two("Mul", "Muls"),
+    "div": _of_two("Div", "Divs"),
+    "pow": _of_two("Pow", "PowTensorScalar"),
+    "matmul": _matrix_product,
+    "mm": _matrix_product,
+    "bmm": _matrix_product,
+    "mean": _reduced("MeanExt"),
+    "sum": _reduced("SumExt"),
+    "reshape": lambda x, *sizes, shape=(): ("Reshape", (x, _shape(*sizes) or shape)),
+    "view": lambda x, *sizes: ("View", (x, _shape(*sizes))),
+    "permute": lambda x, *axes: ("Transpose", (x, _shape(*axes))),
+    "transpose": _transposed,
+    "t": _transposed,
+    "unsqueeze": lambda x, dim: ("ExpandDims", (x, dim)),
+    "to": _cast,
+    "silu": lambda x: ("SiLU", (x,)),
+    "gelu": lambda x, *, approximate="none": ("GeluExt", (x, {"none": 0, "tanh": 1}[approximate])),
+    "softmax": lambda x, dim=-1, dtype=None: ("Softmax", (x, dim)),
+}
+
+_OPERATORS: dict[str, Callable[..., _Described | None]] = {
+    "__add__": _METHODS["add"],
+    "__sub__": _METHODS["sub"],
+    "__mul__": _METHODS["mul"],
+    "__pow__": _METHODS["pow"],
+    "__iadd__": _in_place("InplaceAddExt"),
+    "__isub__": _in_place("InplaceSubExt"),
+    "__imul__": _in_place("InplaceMul"),
+    "__itruediv__": _in_place("InplaceDiv"),
+}
+
+# Methods of a Tensor that are about where it is kept.
+_NO_PRIMITIVES = frozenset(
+    {"asnumpy", "assign_value_cpp", "clone", "data_sync", "from_numpy", "hooks", "move_to", "offload", "pin_memory"}
+)
+_COMPILED = ("method_descriptor", "instancemethod", "builtin_function_or_method", "wrapper_descriptor")

@@ -1,0 +1,232 @@
+"""What differs between the versions of MindSpore that this library runs with, and the private names of MindSpore.
+
+No other file imports a private name of MindSpore or compares its version. `PRIVATE` says of each private name what
+happens where a MindSpore has it no more; `FAULTS` says which versions are at fault in what, and what is done about it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+
+__all__ = [
+    "FAULTS",
+    "PRIVATE",
+    "TRIED",
+    "Fault",
+    "Private",
+    "RecordingContext",
+    "current_amp_strategy",
+    "device_target",
+    "glog_level",
+    "has_fault",
+    "numpy_bfloat16",
+    "private",
+    "recording_context",
+    "soc_version",
+    "traced",
+    "version",
+    "wait",
+]
+
+# The test suite ran with these.
+TRIED = ("2.7.1", "2.8.0", "2.9.0", "2.10.0")
+
+_log = logging.getLogger("ms_ascend_ops")
+
+
+@dataclass(frozen=True)
+class Private:
+    """A private name: the modules that may have it, the newest first, and what happens where none of them has it."""
+
+    name: str
+    modules: tuple[str, ...]
+    without: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What MindSpore does wrong in the versions from `first` to `last`, and what this library does about it."""
+
+    name: str
+    first: tuple[int, int]
+    last: tuple[int, int]
+    remedy: str
+
+
+_EXPRESSION = ("mindspore._c_expression",)
+_API = ("mindspore.graph.api", "mindspore.common.api")  # 2.9 moved it
+_CONTEXT = ("mindspore.graph.jit_context", "mindspore.common.jit_context")
+_NO_DISPATCH = "optimize cannot look into networks before MindSpore 2.9"
+_SLOWER = "operators are called by MindSpore, slower"
+_BY_CONTEXT = "ms.get_context is asked, slower"
+
+PRIVATE = (
+    Private("jit_context", _CONTEXT, _SLOWER),
+    Private("JitContext", _CONTEXT, _NO_DISPATCH),
+    Private("set_jit_context", _CONTEXT, _NO_DISPATCH),
+    Private("_pynative_executor", _API, _SLOWER),
+    Private("_Function", ("mindspore.common._grad_function",), _SLOWER),
+    Private("TensorPy", _EXPRESSION, _SLOWER),
+    Private("MixedPrecisionType", _EXPRESSION, "MindSpore casts for mixed precision, operators slower"),
+    Private(
+        "get_curr_amp_strategy", ("mindspore._c_expression.amp",), "MindSpore casts for ms.amp.auto_mixed_precision"
+    ),
+    Private("np_dtypes", _EXPRESSION, "bfloat16 arrays of NumPy are those of ml_dtypes"),
+    Private("MSContext", _EXPRESSION, _BY_CONTEXT),
+    Private("ms_ctx_param", _EXPRESSION, _BY_CONTEXT),
+    Private("_JitExecutor", _API, "graphs that write to a view are not refused"),
+    Private("_real_phase", _API, "graphs that write to a view are not refused"),
+    Private("_CellGraphExecutor", _API, "graphs that write to a view are not refused"),
+    Private("namespace", ("mindspore.rewrite.common",), "ms.amp at O1 rewrites what is within our layers, slower"),
+    Private("MsDispatchMode", ("mindspore",), "export/graphs/dispatch_mode.py stands in for it"),
+    Private("AscendEnvChecker", ("mindspore.run_check._check_version",), "doctor does not name the CANN that fits"),
+)
+
+FAULTS = (
+    Fault(
+        "bfloat16 on a CPU",
+        (2, 7),
+        (2, 8),
+        "most stock operators have no kernel, and some say so at a later call: layers that optimize replaces keep the"
+        " stock construct for bfloat16",
+    ),
+    Fault(
+        "searchsorted",
+        (2, 7),
+        (2, 9),
+        "a kernel that was made for one value of `right` answers for the other, too: ops/sparse_matmul.py asks so that"
+        " both give the same",
+    ),
+)
+
+
+def version() -> tuple[int, int]:
+    """The two first numbers of MindSpore's version."""
+    return _numbers(ms.__version__)
+
+
+def has_fault(name: str) -> bool:
+    """Whether this MindSpore has one of `FAULTS`, on the device of this moment."""
+    (fault,) = (fault for fault in FAULTS if fault.name == name)
+    concerned = not name.endswith("on a CPU") or device_target() == "CPU"
+    return concerned and fault.first <= version() <= fault.last
+
+
+@cache
+def private(name: str) -> Any:
+    """One of `PRIVATE`; None where this MindSpore has it no more, which is said once."""
+    (entry,) = (entry for entry in PRIVATE if entry.name == name)
+    for module in entry.modules:
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    if version() not in [_numbers(tried) for tried in TRIED]:
+        _log.warning("MindSpore %s has no %s.%s: %s", ms.__version__, entry.modules[0], name, entry.without)
+    return None
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+_find_jit_context = private("jit_context")
+
+
+class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
+    """In the place of MindSpore's tracing: is told of primitives that Python calls, and of no graph."""
+
+    def is_nested(self) -> bool:
+        return False
+
+    def pass_trace_node(self, old: Any, new: Any) -> None:
+        """MindSpore has put one argument into the place of another."""
+
+
+@contextmanager
+def recording_context(context: RecordingContext) -> Iterator[None]:
+    """MindSpore tells the context of primitives within the block."""
+    enter = private("set_jit_context")
+    before = _find_jit_context()
+    enter(context)
+    try:
+        yield
+    finally:
+        enter(before)
+
+
+def traced() -> bool:
+    """Whether MindSpore is tracing calls for a graph (`ms.jit` with capture_mode="trace"); True if it does not say."""
+    if _find_jit_context is None:
+        return True
+    context = _find_jit_context()
+    return context is not None and not isinstance(context, RecordingContext)
+
+
+def wait() -> None:
+    """Return when all operators that PyNative has begun are done."""
+    executor = private("_pynative_executor")
+    (ms.runtime.synchronize if executor is None else executor.sync)()
+
+
+def _no_strategy() -> None:
+    return None
+
+
+# The kind of mixed precision of `ms.amp` that is in force; None without.
+current_amp_strategy: Callable[[], Any] = private("get_curr_amp_strategy") or _no_strategy
+
+
+def _slow_device_target() -> str:
+    return str(ms.get_context("device_target"))
+
+
+def _make_device_target() -> Callable[[], str]:
+    context, parameters = private("MSContext"), private("ms_ctx_param")
+    if context is None or not hasattr(parameters, "device_target"):
+        return _slow_device_target
+    get, parameter = context.get_instance().get_param, parameters.device_target
+    return lambda: str(get(parameter))
+
+
+# `ms.get_context("device_target")`, which takes longer than all else that happens before a call.
+device_target: Callable[[], str] = _make_device_target()
+
+
+def soc_version() -> str:
+    """The chip, as CANN names it: ascend910b."""
+    context = private("MSContext")
+    if context is None:
+        raise RuntimeError(f"MindSpore {ms.__version__} does not say which chip it runs on: take a version of {TRIED}")
+    return str(context.get_instance().get_ascend_soc_version())
+
+
+@cache
+def numpy_bfloat16() -> Any:
+    """The bfloat16 of NumPy arrays that MindSpore takes."""
+    own = private("np_dtypes")
+    return import_module("ml_dtypes").bfloat16 if own is None else own.bfloat16
+
+
+@cache
+def glog_level() -> ctypes.c_int32:
+    """The level from which MindSpore's C++ part logs, read at every message; one that nobody reads if it has none."""
+    # 2.9 took the glog that is called so everywhere.
+    for library in ("libglog.so.2", "libmindspore_glog.so.0"):
+        path = Path(ms.__file__).parent / "lib" / library
+        try:
+            return ctypes.c_int32.in_dll(ctypes.CDLL(str(path)), "_ZN3fLI17FLAGS_minloglevelE")
+        except (OSError, ValueError):
+            continue
+    return ctypes.c_int32()

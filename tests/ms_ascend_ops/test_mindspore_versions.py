@@ -1,0 +1,84 @@
+"""Private names of MindSpore: one module has them, and where one is gone something is slower, not broken."""
+
+import ast
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+import ms_ascend_ops
+from ms_ascend_ops import mindspore_versions as versions
+
+PACKAGE = Path(ms_ascend_ops.__file__).parent
+FOLDERS = [PACKAGE, *(PACKAGE.parent / name for name in ("cells", "export", "samples"))]
+# What these are for is in MindSpore under the same name in each version.
+ALLOWED = {"stand_ins.py": {"_infer_ops"}}
+
+
+def imported(file):
+    """The names of MindSpore that a file imports, and the modules that they are in."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mindspore."):
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def test_no_other_file_imports_a_private_name():
+    found = {}
+    for file in (file for folder in FOLDERS if folder.is_dir() for file in folder.rglob("*.py")):
+        if file.name == "mindspore_versions.py" or "lib" in file.relative_to(PACKAGE.parent).parts:
+            continue
+        private = [n for n in imported(file) if any(p.startswith("_") for p in n.split("."))]
+        found[file.name] = {n.rpartition(".")[2] for n in private} - ALLOWED.get(file.name, set())
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_each_private_name_is_there():
+    """In the MindSpore of this environment: one that is gone with another version is to be looked at."""
+    gone = [entry.name for entry in versions.PRIVATE if versions.private(entry.name) is None]
+    assert gone == ([] if versions.version() >= (2, 9) else ["MsDispatchMode"])
+
+
+def test_a_name_that_is_gone(monkeypatch, caplog):
+    entry = versions.Private("_gone", ("mindspore.graph.api",), "operators are called by MindSpore, slower")
+    monkeypatch.setattr(versions, "PRIVATE", (entry,))
+    monkeypatch.setattr(versions.ms, "__version__", "2.99.0")
+    versions.private.cache_clear()
+    with caplog.at_level(logging.WARNING, "ms_ascend_ops"):
+        assert versions.private("_gone") is None
+        assert versions.private("_gone") is None
+    versions.private.cache_clear()
+    (record,) = caplog.records
+    assert record.message == (
+        "MindSpore 2.99.0 has no mindspore.graph.api._gone: operators are called by MindSpore, slower"
+    )
+
+
+@pytest.mark.parametrize(("version", "device", "expected"), [
+    ("2.8.0", "CPU", True), ("2.8.0", "Ascend", False), ("2.9.0", "CPU", False), ("2.10.0", "CPU", False),
+])  # fmt: skip
+def test_faults_of_a_version_and_a_device(monkeypatch, version, device, expected):
+    monkeypatch.setattr(versions.ms, "__version__", version)
+    monkeypatch.setattr(versions, "device_target", lambda: device)
+    assert versions.has_fault("bfloat16 on a CPU") is expected
+
+
+def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
+    """As 2.7 and 2.8 run it; the other way is what `optimize` uses here."""
+    from ms_ascend_ops.export.graphs.dispatch_mode import _EarlyDispatchMode  # noqa: PLC0415
+
+    class Names(_EarlyDispatchMode):
+        def __ms_dispatch__(self, func, args, kwargs=None):
+            names.append(func.name)
+            return func(*args)
+
+    names = []
+    x = Tensor(np.ones((2, 3), np.float32))
+    with Names():
+        (x + x).mean(-1)
+    assert names == ["AddExt", "MeanExt"]
+    names.clear()
+    _ = x + x
+    assert names == []
