@@ -75,9 +75,9 @@ use_environment() {
     local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     if [ -z "$environment" ]; then
         environment="$PWD/.venv"
-        if [ ! -x "$environment/bin/python" ]; then
+        if [ ! -x "$environment/bin/pip" ]; then  # what venv writes last: an interrupted one is made complete
             check_version "${PYTHON:-python3}"
-            "${PYTHON:-python3}" -m venv "$environment"
+            apart "${PYTHON:-python3}" -m venv "$environment"
         fi
     fi
     export PATH="$environment/bin:$PATH"
@@ -109,13 +109,34 @@ if not (3, 10) <= sys.version_info[:2] <= (3, 12):
 EOF
 }
 
+# Runs a command in a process group of its own: Ctrl-C reaches this script alone, which ends the group. Python would answer
+# it by a traceback in each of its processes.
+child=
+apart() {
+    local code=0
+    set -m
+    "$@" &
+    child=$!
+    set +m
+    wait "$child" || code=$?
+    child=
+    return "$code"
+}
+
+stop_child() {
+    if [ -n "$child" ]; then
+        kill -- "-$child" 2> /dev/null || true
+        wait "$child" 2> /dev/null || true
+    fi
+}
+
 install_build_requirements() {
-    python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
+    apart python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
 }
 
 host() {
     install_build_requirements
-    python setup.py --quiet build_ext --inplace
+    apart python setup.py --quiet build_ext --inplace
 }
 
 # The special builds, and what they are to CMake.
@@ -139,7 +160,7 @@ object_of_test() {
     fi
 }
 
-# Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
+# Brings special builds up to date, in build/<name>.
 compile() {
     install_build_requirements
     local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
@@ -164,20 +185,24 @@ compile() {
             module=(${object:+"MS_ASCEND_OPS_HOST_CALLS_OBJECT=$object"})
         fi
         mkdir -p "build/$name"
-        (
-            flock 9
-            env "${module[@]}" cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" \
-                -DMS_ASCEND_OPS_TEST_BUILD=ON "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" \
-                ${option:+"$option"}
-            cmake --build "build/$name" --parallel 2 9>&-
-        ) 9> "build/$name/lock"
+        apart compile_alone "$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
+            "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" ${option:+"$option"}
     done
+}
+
+# Another process that builds the same waits, as does ms_ascend_ops/profiler/record.py. `module` is that of compile.
+compile_alone() {
+    (
+        flock 9
+        env "${module[@]}" cmake -S . -B "build/$1" "${@:2}"
+        cmake --build "build/$1" --parallel 2 9>&-
+    ) 9> "build/$1/lock"
 }
 
 # A special build and a copy of the package around it; then goes into that copy.
 stage() {
     compile "$1"
-    python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
+    apart python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
         "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
     copy_package "$PWD/build/$1"
 }
@@ -387,7 +412,7 @@ types() {
 # Built with what the tests build with: no second environment for that.
 install_for_tests() {
     install_build_requirements
-    python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
+    apart python -m pip install --quiet --no-compile --no-build-isolation --editable ".[demo,llm,serve,test]"
 }
 
 run_tests() {
@@ -402,8 +427,8 @@ run_tests() {
 # What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
 clients() {
     local environment="$PWD/build/clients"
-    if [ ! -x "$environment/bin/python" ]; then
-        python -m venv "$environment"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
@@ -411,8 +436,8 @@ clients() {
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
     # Clients of servers need another protobuf than MindSpore.
-    if [ ! -x build/serving_clients/bin/python ]; then
-        python -m venv build/serving_clients
+    if [ ! -x build/serving_clients/bin/pip ]; then
+        apart python -m venv build/serving_clients
     fi
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
@@ -445,8 +470,8 @@ other_mindspore() {
 # before brings NumPy 2, with which MindSpore 2.10 fails. PyTorch is there for the same networks in transformers.
 clients_mindformers() {
     local environment="$PWD/build/clients-mindformers"
-    if [ ! -x "$environment/bin/python" ]; then
-        env -u VIRTUAL_ENV python -m venv "$environment"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart env -u VIRTUAL_ENV python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
@@ -479,7 +504,8 @@ for argument in "$@"; do
     esac
 done
 trap ended EXIT
-trap 'echo "build.sh: interrupted" >&2; exit 130' INT
+trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
+trap 'stop_child; exit 143' TERM
 case "$command" in
     bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
 esac

@@ -20,7 +20,8 @@ class AddRMSNorm(RMSNormCell):  # type: ignore[misc]
     Args:
         hidden_size: size of the last axis, as an int or a shape of one int.
         epsilon: added to the mean square, inside the root; > 0. `eps` is another name of it.
-        scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.add_rms_norm`.
+        scheme: where half precision rounds: "round_then_scale", or "one_plus_gamma", which scales by 1 + weight, too;
+            see `ops.add_rms_norm`.
         param_init: initial weight: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
             the layer's weight itself, with its name.
         dtype: dtype of the weight, unless a Parameter is given.

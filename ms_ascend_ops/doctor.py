@@ -35,7 +35,7 @@ import numpy as np
 from ms_ascend_ops import _C
 x = np.arange(1, 65, dtype=np.float32).reshape(4, 16)
 y, rstd = np.full_like(x, np.nan), np.full((4, 1), np.nan, np.float32)
-_C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "llama"})
+_C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "round_then_scale"})
 error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)).max())
 print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
                   "vector_unit": _C.vector_unit(),

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.shapes import ShapeRule, Token
 from ms_ascend_ops.suggestions import suggestion
 
@@ -94,6 +95,8 @@ class AttributeSpec:
     choices: tuple[str, ...] = ()
     exclusive_minimum: float | None = None
     axes: tuple[int, ...] = ()  # of a string or bool that names an axis: where each value puts it
+    formerly: str = ""  # the name in files and calls of earlier releases
+    renamed: tuple[tuple[str, str], ...] = ()  # choices as earlier releases called them, and what they are now
 
     @property
     def node_name(self) -> str:
@@ -105,6 +108,10 @@ class AttributeSpec:
         if not self.axes:
             return int(value)
         return self.axes[self.choices.index(value) if self.choices else int(value)]
+
+    def current(self, value: Any) -> Any:
+        """The value as this release calls it; one of an earlier release, as files have it, is not complained of."""
+        return dict(self.renamed).get(value, value) if isinstance(value, str) else value
 
     def check(self, op: str, value: Any, name: str = "") -> Any:
         """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
@@ -131,6 +138,9 @@ class AttributeSpec:
             if self.exclusive_minimum is not None and not value > self.exclusive_minimum:
                 raise ValueError(f"{subject} must be > {self.exclusive_minimum:g}, got {value}")
             return int(value)
+        if (new := self.current(value)) != value:
+            warn_renamed(f"{subject}={value!r}", repr(new), stacklevel=4)
+            return new
         if self.choices and value not in self.choices:
             raise ValueError(f"{subject} must be {_one_of(self.choices)}, got {value!r}")
         return value
@@ -222,7 +232,15 @@ class Signature:
 
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return every attribute by name: the given values, checked, and the defaults of the others."""
+        for old, new in self._old_names.items():
+            if old in values:
+                warn_renamed(f"{self.name}: {old}", new, stacklevel=3)
+                values = {new: values[old], **values}
         return {a.name: a.check(self.name, values.get(a.name, a.default)) for a in self.attributes}
+
+    @cached_property
+    def _old_names(self) -> dict[str, str]:
+        return {attribute.formerly: attribute.name for attribute in self.attributes if attribute.formerly}
 
 
 @dataclass(frozen=True)
@@ -445,7 +463,11 @@ def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
         tuple(data.get("choices", ())),
         data.get("exclusive_minimum"),
         tuple(data.get("axes", ())),
+        data.get("formerly", ""),
+        tuple(data.get("renamed", {}).items()),
     )
+    if unknown := [new for _, new in spec.renamed if new not in spec.choices]:
+        raise ValueError(f"attribute '{name}': 'renamed' must lead to choices, got {', '.join(unknown)}")
     if spec.axes and len(spec.axes) != (2 if spec.type == "bool" else len(spec.choices)):
         raise ValueError(f"attribute '{name}': 'axes' must give an axis for each choice")
     if spec.type == "string" and not spec.choices:

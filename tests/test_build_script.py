@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -43,8 +44,9 @@ def test_the_disk_is_looked_at_first(tmp_path):
 
 
 def test_ctrl_c_has_one_line_and_its_code(tmp_path):
-    """While pip runs, here a program that waits."""
-    (tmp_path / "python").write_text("#!/bin/sh\n[ $1 = - ] && exit 0\ntouch $0.began\nexec sleep 60\n")
+    """While pip runs, here a program of Python's that waits, and would answer by a traceback."""
+    slow = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
+    (tmp_path / "python").write_text(f"#!/bin/sh\n[ $1 = - ] && exit 0\nexec {sys.executable} -c '{slow}' $0.began\n")
     (tmp_path / "python").chmod(0o755)
     (tmp_path / "bin").symlink_to(tmp_path)
     process = subprocess.Popen(
@@ -60,3 +62,18 @@ def test_ctrl_c_has_one_line_and_its_code(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=30)[1] == "build.sh: interrupted\n"
     assert process.returncode == 130
+
+
+def test_an_environment_that_was_interrupted_is_made_again(tmp_path):
+    """venv writes its Python first and pip last."""
+    tree = tmp_path / "tree"
+    (tree / ".venv/bin").mkdir(parents=True)
+    (tree / "build.sh").write_bytes(SCRIPT.read_bytes())
+    calls = tmp_path / "calls"
+    for python in (tmp_path / "python3", tree / ".venv/bin/python"):
+        python.write_text(f"#!/bin/sh\n[ $1 = - ] || echo {python.name} $@ >> {calls}\n")
+        python.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    environment |= {"PYTHON": str(tmp_path / "python3"), "CXX": "sh"}
+    subprocess.run(["bash", tree / "build.sh", "host"], env=environment, capture_output=True, check=False)
+    assert calls.read_text().startswith(f"python3 -m venv {tree}/.venv\npython -m pip install ")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import mindspore as ms
@@ -101,7 +102,7 @@ def optimize(
         state = State(net)
         # Where the mode is PyNative, the run that is watched is the one that is compared with.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
-        with _inputs_named(calls):
+        with _inputs_named(net, calls):
             observed = observe_calls(net, calls) if once else observed
             complete = len(observed.outputs) == len(calls)
             before = measured(tuple(observed.outputs), observed.primitives) if complete else None
@@ -171,14 +172,25 @@ def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
 
 
 @contextmanager
-def _inputs_named(calls: list[Sequence[Tensor]]) -> Iterator[None]:
+def _inputs_named(net: nn.Cell, calls: list[Sequence[Tensor]]) -> Iterator[None]:
     """MindSpore names an operator within the network where an input is wrong: say which inputs there are."""
     try:
         yield
     except (RuntimeError, TypeError, ValueError) as error:
-        given = "; or ".join(", ".join(map(_kind, call)) for call in calls)
+        given = "; or ".join(_named(net, call) for call in calls)
         kind = next(one for one in (RuntimeError, TypeError, ValueError) if isinstance(error, one))
-        raise kind(f"optimize: the network fails on verify, {given}: {error}") from error
+        text = str(error).partition("\n- C++ Call Stack")[0].rstrip("-\n ")  # that is in the cause
+        raise kind(f"optimize: the network fails on verify, {given}: {text}") from error
+
+
+def _named(net: nn.Cell, call: Sequence[Any]) -> str:
+    """The inputs of a call by the names that they have in `construct`."""
+    parameters = inspect.signature(net.construct).parameters.values()
+    names = [one.name for one in parameters if one.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    return ", ".join(
+        f"{name}: {_kind(value)}" if name else _kind(value)
+        for name, value in zip_longest(names[: len(call)], call, fillvalue="")
+    )
 
 
 def _kind(value: Any) -> str:

@@ -75,9 +75,10 @@ def read_fused(primitive: PrimitiveProto) -> tuple[registry.Signature, dict[str,
         )
     values = {}
     for spec in (*signature.attributes, *signature.presence):
-        if spec.node_name not in stored:
+        name = spec.node_name if spec.node_name in stored else spec.formerly  # of an earlier release
+        if name not in stored:
             raise ValueError(f"its {signature.name} has no attribute {spec.name}")
-        values[spec.name] = _value(stored[spec.node_name])
+        values[spec.name] = spec.current(_value(stored[name]))
     try:
         given = {spec.name: spec.check(signature.name, values[spec.name]) for spec in signature.presence}
         return signature, signature.check_attributes(values) | given

@@ -204,12 +204,12 @@ def _group_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 def _rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     epsilon = float(value_of(node, inputs, 2, "epsilon", 1e-6))
-    return Expr("tuple:rms_norm", tuple(inputs[:2]), {"epsilon": epsilon, "scheme": "llama"}, node)
+    return Expr("tuple:rms_norm", tuple(inputs[:2]), {"epsilon": epsilon, "scheme": "round_then_scale"}, node)
 
 
 def _add_rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     epsilon = float(value_of(node, inputs, 3, "epsilon", 1e-6))
-    return Expr("add_rms_norm", tuple(inputs[:3]), {"epsilon": epsilon, "scheme": "llama"}, node)
+    return Expr("add_rms_norm", tuple(inputs[:3]), {"epsilon": epsilon, "scheme": "round_then_scale"}, node)
 
 
 def _swiglu(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:

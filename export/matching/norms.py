@@ -78,12 +78,12 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
     epsilon = m.number("epsilon")
     if not epsilon > 0:
         return Skip("it has no epsilon > 0, and the fused operator needs one")
-    return {"epsilon": epsilon, "scheme": "gemma" if "one_plus" in m else "llama"}
+    return {"epsilon": epsilon, "scheme": "one_plus_gamma" if "one_plus" in m else "round_then_scale"}
 
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
     """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
-    return "primitive" in m or ("up" in m and ("down" in m) is bool(arguments["scheme"] == "llama"))
+    return "primitive" in m or ("up" in m and ("down" in m) is bool(arguments["scheme"] == "round_then_scale"))
 
 
 def build_rms_norm(m: Match) -> Fused | Skip | None:

@@ -138,8 +138,8 @@ def build_rotary(m: Match) -> Fused | Skip | None:
         return None
     twice = cos.shape[-1] == x.shape[-1]
     own = twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin))
-    attributes = {"seq_axis": layout.index("S"), "mode": mode, "rotary_dim": 0, "own_angles": own}
-    keywords = {"mode": mode, "layout": layout, **({"own_angles": True} if own else {})}
+    attributes = {"seq_axis": layout.index("S"), "mode": mode, "rotary_dim": 0, "separate_halves": own}
+    keywords = {"mode": mode, "layout": layout, **({"separate_halves": True} if own else {})}
     inputs = (x, *tables)
     constant = (
         (1, 2) if twice and not own else ()

@@ -151,7 +151,7 @@ def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counte
         return None
     attributes = {
         **{name: heads.count for name, heads in zip(("q_heads", "k_heads", "v_heads"), group, strict=True)},
-        **{name: places[0].fused.attributes[name] for name in ("mode", "rotary_dim", "own_angles")},
+        **{name: places[0].fused.attributes[name] for name in ("mode", "rotary_dim", "separate_halves")},
         "layout": "BNSD",
     }
     packed = (*reshape.shape[:2], sum(heads.count for heads in group), group[0].features)

@@ -15,15 +15,15 @@ using AddRmsNormGradTilingData = RowNormGradTilingData;
 inline LaunchConfig AddRmsNormTiling(const AddRmsNormParams& params, const Platform& platform,
                                      AddRmsNormTilingData& tiling)
 {
-    return row_norm::RmsForward(params.x1, params.gamma, true, params.epsilon, params.scheme == AddRmsNormScheme::GEMMA,
-                                platform, tiling);
+    return row_norm::RmsForward(params.x1, params.gamma, true, params.epsilon,
+                                params.scheme == AddRmsNormScheme::ONE_PLUS_GAMMA, platform, tiling);
 }
 
 inline LaunchConfig AddRmsNormGradTiling(const AddRmsNormGradParams& params, const Platform& platform,
                                          AddRmsNormGradTilingData& tiling)
 {
-    return row_norm::RmsBackward(params.x, params.gamma, true, params.scheme == AddRmsNormScheme::GEMMA, platform,
-                                 tiling);
+    return row_norm::RmsBackward(params.x, params.gamma, true, params.scheme == AddRmsNormScheme::ONE_PLUS_GAMMA,
+                                 platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -25,6 +25,7 @@ enum class Kind { INT, BOOL, FLOAT, STRING };
 struct Attribute {
     const char* name;
     Kind kind;
+    const char* formerly;  // in files of earlier releases
 };
 
 // The value of `key` in an object of JSON, without quotes; empty if there is none.
@@ -67,7 +68,7 @@ inline domi::Status ParseAttributes(const ge::Operator& node, ge::Operator& op,
         for (std::sregex_iterator found(text.begin(), text.end(), object), end; found != end; ++found) {
             const std::string name = Value(found->str(), "name");
             for (const Attribute& attribute : attributes) {
-                if (name == attribute.name) {
+                if (name == attribute.name || name == attribute.formerly) {
                     Set(op, attribute, found->str());
                 }
             }

@@ -53,7 +53,7 @@ std::vector<AttributeValue> ReadAttributes(const Op& op, const MsAscendCall* cal
     for (int32_t i = 0; i < call->attributeCount; ++i) {
         const MsAscendAttribute& given = call->attributes[i];
         const auto def = std::find_if(defs.begin(), defs.end(),
-                                      [&](const AttributeDef& candidate) { return candidate.name == given.name; });
+                                      [&](const AttributeDef& candidate) { return candidate.IsCalled(given.name); });
         if (def == defs.end()) {
             throw TypeError(op.Def().name + ": there is no attribute " + given.name);
         }

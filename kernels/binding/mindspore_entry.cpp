@@ -48,7 +48,11 @@ void Require(const Op& op, const std::string& attribute, AotExtra* extra)
 
 AttributeValue ReadAttribute(const Op& op, const AttributeDef& attribute, AotExtra* extra)
 {
-    const std::string& name = NodeName(attribute.name);
+    std::string name = NodeName(attribute.name);
+    if (!attribute.formerly.empty() && extra != nullptr && !extra->HasAttr(name) &&
+        extra->HasAttr(attribute.formerly)) {
+        name = attribute.formerly;
+    }
     Require(op, name, extra);
     AttributeValue value;
     switch (attribute.kind) {

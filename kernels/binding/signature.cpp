@@ -82,6 +82,10 @@ SignatureDef ParseSignature(const char* text)
                                       ParseReal(fields[6])});
         } else if (kind == "choice") {
             def.attributes.back().choices.push_back(fields[1]);
+        } else if (kind == "renamed") {
+            def.attributes.back().renamed[fields[1]] = fields[2];
+        } else if (kind == "formerly") {
+            def.attributes.back().formerly = fields[1];
         } else if (kind == "axis") {
             def.attributes.back().axes.push_back(std::stoll(fields[1]));
         } else if (kind == "types") {
@@ -268,7 +272,9 @@ void Signature::CheckAttribute(const AttributeDef& attribute, const AttributeVal
 
 AttributeValue Signature::ParseChoice(const AttributeDef& attribute, const std::string& text) const
 {
-    const auto found = std::find(attribute.choices.begin(), attribute.choices.end(), text);
+    const auto old = attribute.renamed.find(text);
+    const std::string& current = old == attribute.renamed.end() ? text : old->second;
+    const auto found = std::find(attribute.choices.begin(), attribute.choices.end(), current);
     if (found == attribute.choices.end()) {
         std::vector<std::string> quoted;
         for (const std::string& choice : attribute.choices) {

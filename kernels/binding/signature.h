@@ -38,6 +38,10 @@ struct AttributeDef {
     bool hasMinimum = false;
     double exclusiveMinimum = 0.0;
     std::vector<int64_t> axes = {};  // of a string or bool that names an axis: where each value puts it
+    std::string formerly = {};       // the name in files and calls of earlier releases
+    std::map<std::string, std::string> renamed = {};  // choices as earlier releases called them
+
+    bool IsCalled(const std::string& given) const { return given == name || (!formerly.empty() && given == formerly); }
 };
 
 struct TensorDef {

@@ -232,7 +232,7 @@ void SuperKernel::ParseKernel(Step& step, const std::vector<std::string>& texts)
         const size_t equals = text.find('=');
         const std::string name = text.substr(0, equals);
         const auto found = std::find_if(def.attributes.begin(), def.attributes.end(),
-                                        [&](const AttributeDef& attribute) { return attribute.name == name; });
+                                        [&](const AttributeDef& attribute) { return attribute.IsCalled(name); });
         if (found == def.attributes.end() || equals == std::string::npos) {
             throw std::invalid_argument("it has no attribute '" + text + "'");
         }

@@ -6,7 +6,7 @@
  * order.
  *
  *     super_kernel 1 inputs 4 results 7 6    the version of this text; what leaves the super kernel
- *     add_rms_norm 0 1 2 ; epsilon=1e-06 scheme=llama    a kernel with its inputs ("-": absent) and all its attributes
+ *     layer_norm 0 1 2 ; epsilon=1e-05 activation=relu   a kernel with its inputs ("-": absent) and all its attributes
  *     view 4 ; 0:0 0:1 -1 64                 other dims for the same elements: numbers, dims of a value (number:axis),
  *                                            and at most one -1, which is what is left
  *     transpose 6 ; 0 2 1 3                  the axes in another order

@@ -189,6 +189,8 @@ def signature_definition(signature: Signature) -> str:
     for attribute in signature.attributes:
         lines.append(_attribute(attribute))
         lines += [["choice", choice] for choice in attribute.choices]
+        lines += [["renamed", old, new] for old, new in attribute.renamed]
+        lines += [["formerly", attribute.formerly]] if attribute.formerly else []
         lines += [["axis", str(axis)] for axis in attribute.axes]
     for row in signature.types:
         lines += [["types"], *(["type", variable, dtype] for variable, dtype in row.items())]

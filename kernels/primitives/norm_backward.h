@@ -156,7 +156,7 @@ private:
                 betaLocal_ = beta_.Load(column, count);
             }
         }
-        return gamma_.Load(column, count, tiling_.gemma != 0);
+        return gamma_.Load(column, count, tiling_.onePlusGamma != 0);
     }
 
     __aicore__ inline void FreeColumns()

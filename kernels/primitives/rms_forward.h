@@ -102,7 +102,7 @@ public:
 private:
     __aicore__ inline void ProcessWholeRows()
     {
-        const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_, tiling_.gemma != 0);
+        const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_, tiling_.onePlusGamma != 0);
         for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.tileRows) {
             const uint64_t left = rowEnd_ - row;
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
@@ -154,7 +154,7 @@ private:
             const RowBlock block = ColumnsAt(tiling_, column, piece.end);
             const Rows shape{1, block.cols, tiling_.stride, block.cols};
             const uint64_t offset = piece.row * cols_ + column;
-            const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
+            const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.onePlusGamma != 0);
             input_.Begin(offset, shape, true);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             Normalize(yLocal, input_.Take(0, block.cols, square_), rstdBlocks_, gamma, block);
@@ -207,7 +207,7 @@ private:
             MultiplyColumns(y, y, gamma, block);
         } else {
             MultiplyRows(x, x, rstdBlocks, block);
-            if (tiling_.gemma == 0) {  // the "llama" scheme rounds x * rstd to T
+            if (tiling_.onePlusGamma == 0) {  // the "round_then_scale" scheme rounds x * rstd to T
                 FromFloat(y, x, block.Elements());
                 AscendC::Cast(x, y, AscendC::RoundMode::CAST_NONE, block.Elements());
             }

@@ -37,7 +37,7 @@ public:
         doubled_ = tiling.interleave != 0 && tiling.tableWidth != tiling.half;
         const uint32_t narrow = tiling.tilePositions * tiling.tableStride;
         const uint32_t elements = tiling.tilePositions * tiling.stride;
-        const uint32_t single = tiling.ownAngles != 0 ? 2 * Behind(tiling.tilePositions) : narrow;
+        const uint32_t single = tiling.separateHalves != 0 ? 2 * Behind(tiling.tilePositions) : narrow;
         pipe.InitBuffer(inQueue_, 1, (doubled_ ? 2 * narrow : single) * sizeof(C));
         pipe.InitBuffer(cosBuf_, elements * sizeof(float));
         pipe.InitBuffer(sinBuf_, elements * sizeof(float));
@@ -88,7 +88,7 @@ private:
     // first_ and second_ = the value of each element of a pair, in float; the same one, unless they have their own.
     __aicore__ inline void Load(const AscendC::GlobalTensor<C>& gm, uint32_t count)
     {
-        const bool own = tiling_.ownAngles != 0;
+        const bool own = tiling_.separateHalves != 0;
         const uint32_t cols = doubled_ ? 2 * tiling_.half : tiling_.half;
         const uint32_t stride = doubled_ ? 2 * tiling_.tableStride : tiling_.tableStride;
         const uint32_t behind = Behind(count);

@@ -2,7 +2,7 @@
  * Tiling of what turns heads by the rotary embedding. Plain C++.
  *
  * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
- * half, halfStride, turned, stride, tableWidth, tableStride, interleave, ownAngles`.
+ * half, halfStride, turned, stride, tableWidth, tableStride, interleave, separateHalves`.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
@@ -25,7 +25,7 @@ struct Need {
 struct Pairs {
     bool interleave;
     int64_t rotaryDim;
-    bool ownAngles;
+    bool separateHalves;
 };
 
 // How a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
@@ -41,7 +41,7 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     const uint64_t turned = pairs.rotaryDim == 0 ? dim : static_cast<uint64_t>(pairs.rotaryDim);
     const uint64_t width = cos.LastDim();
     // The function checks this first, unless a dim is not known then.
-    if (turned % 2 != 0 || turned > dim || (width != turned && (pairs.ownAngles || 2 * width != turned))) {
+    if (turned % 2 != 0 || turned > dim || (width != turned && (pairs.separateHalves || 2 * width != turned))) {
         throw std::invalid_argument("cos.shape[-1] must be the rotated size or half of it");
     }
     bool alike = cos.rank == sin.rank;
@@ -68,7 +68,7 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     tiling.tableStride =
         static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
     tiling.interleave = interleave ? 1 : 0;
-    tiling.ownAngles = pairs.ownAngles ? 1 : 0;
+    tiling.separateHalves = pairs.separateHalves ? 1 : 0;
 
     // x and y in two buffers each, one scratch in float; a float copy unless x is float. Interleave: two shifted copies
     // of x in two buffers each, and a scratch of 16 bits unless x is float.
@@ -77,7 +77,7 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     // cos and sin of a position in float; loaded (interleave: twice as wide, and picked) and widened, unless they are
     // float, once, or twice with values of their own; interleave: two scratches for pairs.
     const uint64_t widened = tableBytes == 4 ? 0 : 4;
-    const uint64_t loaded = pairs.ownAngles ? 4ull * tableBytes + 2 * widened : 3ull * tableBytes + widened;
+    const uint64_t loaded = pairs.separateHalves ? 4ull * tableBytes + 2 * widened : 3ull * tableBytes + widened;
     const uint64_t perPosition = tiling.stride * 8ull + tiling.tableStride * (loaded + (interleave ? 16 : 0));
     return {tiling.stride * perElement, perPosition};
 }

@@ -17,13 +17,13 @@ struct RowNormTilingData {
     uint32_t cols;
     uint32_t inBuffers;  // of a queue: 2, or 1 when a row fits only so
     uint32_t outBuffers;
-    uint32_t tileRows;  // rows in a tile
-    uint32_t stepRows;  // rows one instruction handles: tileRows when rows are short, else 1
-    uint32_t tileCols;  // columns in a tile: cols, or less if a row does not fit
-    uint32_t stride;    // elements from a row to the next in the Unified Buffer
-    uint32_t gemma;     // 1: multiply by (1 + gamma) in float; 0: round to T, then multiply by gamma
-    uint32_t probe;     // columns whose mean the variance is shifted by
-    uint32_t relu;      // 1: y is the ReLU of the norm
+    uint32_t tileRows;      // rows in a tile
+    uint32_t stepRows;      // rows one instruction handles: tileRows when rows are short, else 1
+    uint32_t tileCols;      // columns in a tile: cols, or less if a row does not fit
+    uint32_t stride;        // elements from a row to the next in the Unified Buffer
+    uint32_t onePlusGamma;  // 1: multiply by (1 + gamma) in float; 0: round to T, then multiply by gamma
+    uint32_t probe;         // columns whose mean the variance is shifted by
+    uint32_t relu;          // 1: y is the ReLU of the norm
     float epsilon;
     float inverseCols;
     float inverseProbe;
@@ -48,7 +48,7 @@ struct RowNormGradTilingData {
     uint32_t chunkStride;  // elements from a chunk's sums to the next in the workspace
     uint32_t reduceCols;   // tile of chunks x columns in which the cores add up the chunks
     uint32_t reduceRows;
-    uint32_t gemma;
+    uint32_t onePlusGamma;
     uint32_t relu;
     float inverseCols;
     uint64_t piecesPerCore;
@@ -78,7 +78,7 @@ constexpr uint32_t FloatCopy(uint32_t elementBytes)
 
 // `values`: of a piece of a shared row.
 inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDemand& demand, uint32_t moved,
-                                uint32_t values, float epsilon, bool gemma, const Platform& platform,
+                                uint32_t values, float epsilon, bool onePlusGamma, const Platform& platform,
                                 RowNormTilingData& tiling)
 {
     const uint64_t rows = x.Size() / cols;
@@ -97,7 +97,7 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDem
     tiling.stepRows = plan.stepRows;
     tiling.tileCols = plan.tileCols;
     tiling.stride = plan.stride;
-    tiling.gemma = gemma ? 1 : 0;
+    tiling.onePlusGamma = onePlusGamma ? 1 : 0;
     // A sixteenth of the row; the first tile of a row in column tiles.
     const uint64_t probe = std::max<uint64_t>(RoundUp(plan.tileCols / 16, FLOATS_PER_REPEAT), MIN_PROBE);
     tiling.probe = plan.tileCols == cols ? static_cast<uint32_t>(std::min(probe, cols)) : plan.tileCols;
@@ -109,7 +109,7 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDem
 
 // `sums`: how many vectors of column sums a chunk of rows leaves in the workspace.
 inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t gammaBytes, const RowDemand& demand,
-                                 uint32_t moved, uint32_t sums, bool gemma, const Platform& platform,
+                                 uint32_t moved, uint32_t sums, bool onePlusGamma, const Platform& platform,
                                  RowNormGradTilingData& tiling)
 {
     constexpr uint64_t MAX_CHUNKS = 96;     // two for each core of a 48-core chip
@@ -132,7 +132,7 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     tiling.stepRows = plan.stepRows == 1 ? 1 : tiling.tileRows;
     tiling.tileCols = plan.tileCols;
     tiling.stride = plan.stride;
-    tiling.gemma = gemma ? 1 : 0;
+    tiling.onePlusGamma = onePlusGamma ? 1 : 0;
     tiling.inverseCols = 1.0f / static_cast<float>(cols);
     tiling.chunks = static_cast<uint32_t>(CeilDiv(rows, tiling.chunkRows));
 
@@ -167,25 +167,25 @@ constexpr uint32_t ColumnBytes(uint32_t gammaBytes)
 }
 
 // x (or x1, x2 and x) and y in queues; a float copy of x; the squares.
-inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon, bool gemma,
+inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon, bool onePlusGamma,
                                const Platform& platform, RowNormTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t half = add ? 2 : 1;
     return PlanForward(x, x.LastDim(),
                        Demand(half * bytes, half * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))),
-                       2 * half, 1, epsilon, gemma, platform, tiling);
+                       2 * half, 1, epsilon, onePlusGamma, platform, tiling);
 }
 
 // dy, x and dx (and dresidual) in queues; float copies of dy and x; products; dgamma in one buffer.
-inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool gemma,
+inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool onePlusGamma,
                                 const Platform& platform, RowNormGradTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t inputs = add ? 3 : 2;
     return PlanBackward(x, x.LastDim(), SizeOf(gamma.dtype),
                         Demand(inputs * bytes, bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4),
-                        inputs + 1, 1, gemma, platform, tiling);
+                        inputs + 1, 1, onePlusGamma, platform, tiling);
 }
 
 // As RmsForward, with beta besides gamma; `gamma` has the shape that is normalized over.

@@ -42,7 +42,7 @@ struct QkvRotaryEmbeddingTilingData {
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
     uint32_t interleave;
-    uint32_t ownAngles;  // the elements of a pair have values of their own in the tables
+    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
 };
 
 using QkvRotaryEmbeddingGradTilingData = QkvRotaryEmbeddingTilingData;
@@ -151,10 +151,11 @@ inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& par
 {
     qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& qkv = params.qkv;
-    return qkv_rotary::Plan(qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
-                            params.layout == QkvRotaryEmbeddingLayout::BNSD,
-                            {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
-                            platform, tiling);
+    return qkv_rotary::Plan(
+        qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
+        params.layout == QkvRotaryEmbeddingLayout::BNSD,
+        {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
+        tiling);
 }
 
 inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradParams& params, const Platform& platform,
@@ -165,7 +166,8 @@ inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradPar
     const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
     return qkv_rotary::Plan(
         dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin, headsFirst,
-        {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles}, platform, tiling);
+        {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
+        tiling);
 }
 
 }  // namespace ms_ascend_ops

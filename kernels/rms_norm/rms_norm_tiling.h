@@ -14,15 +14,15 @@ using RmsNormGradTilingData = RowNormGradTilingData;
 
 inline LaunchConfig RmsNormTiling(const RmsNormParams& params, const Platform& platform, RmsNormTilingData& tiling)
 {
-    return row_norm::RmsForward(params.x, params.gamma, false, params.epsilon, params.scheme == RmsNormScheme::GEMMA,
-                                platform, tiling);
+    return row_norm::RmsForward(params.x, params.gamma, false, params.epsilon,
+                                params.scheme == RmsNormScheme::ONE_PLUS_GAMMA, platform, tiling);
 }
 
 inline LaunchConfig RmsNormGradTiling(const RmsNormGradParams& params, const Platform& platform,
                                       RmsNormGradTilingData& tiling)
 {
-    return row_norm::RmsBackward(params.x, params.gamma, false, params.scheme == RmsNormScheme::GEMMA, platform,
-                                 tiling);
+    return row_norm::RmsBackward(params.x, params.gamma, false, params.scheme == RmsNormScheme::ONE_PLUS_GAMMA,
+                                 platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -35,7 +35,7 @@ struct RotaryEmbeddingTilingData {
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
     uint32_t interleave;
-    uint32_t ownAngles;  // the elements of a pair have values of their own in the tables
+    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
 };
 
 using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
@@ -111,7 +111,7 @@ inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, c
                                           RotaryEmbeddingTilingData& tiling)
 {
     return rotary::Plan(params.x, params.cos, params.sin, params.seq_axis,
-                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
+                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }
 
@@ -119,7 +119,7 @@ inline LaunchConfig RotaryEmbeddingGradTiling(const RotaryEmbeddingGradParams& p
                                               RotaryEmbeddingGradTilingData& tiling)
 {
     return rotary::Plan(params.dy, params.cos, params.sin, params.seq_axis,
-                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
+                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }
 

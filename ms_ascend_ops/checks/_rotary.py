@@ -35,8 +35,8 @@ def rotated(
     rotated = rotary_dim or dim
     if rotated % 2:
         raise ValueError(f"{op}: {name}.shape[-1] must be even (its elements are rotated in pairs), got {x}")
-    if cos != (-2,) and attributes["own_angles"] and cos[-1] not in (rotated, -1):
-        raise ValueError(f"{op}: cos.shape[-1] must be {rotated} with own_angles, got {cos}")
+    if cos != (-2,) and attributes["separate_halves"] and cos[-1] not in (rotated, -1):
+        raise ValueError(f"{op}: cos.shape[-1] must be {rotated} with separate_halves, got {cos}")
     if cos != (-2,) and cos[-1] not in (rotated, rotated // 2, -1):
         raise ValueError(
             f"{op}: cos.shape[-1] must be {rotated} or {rotated // 2} where {rotated} elements of a head are rotated, "

@@ -23,7 +23,7 @@ _WIDTH = 80
 @click.argument("op")
 @click.option("--shape", "shapes", multiple=True, required=True, metavar="SIZES", help="Of the first input, 2048,4096.")
 @click.option("--dtype", "dtypes", default="float32", help="Of the inputs in order; the others follow.")
-@click.option("--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="E.g. scheme=gemma.")
+@click.option("--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="E.g. scheme=one_plus_gamma.")
 @click.option("--target", default="cpu", help="cpu, or a chip, e.g. ascend910b.")
 def explain(op: str, shapes: tuple[str, ...], dtypes: str, attributes: tuple[str, ...], target: str) -> None:
     """Say which kernel runs for OP (rms_norm, rms_norm_grad ...) on a shape, how it is split over cores and tiles, why.

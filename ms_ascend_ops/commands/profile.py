@@ -54,7 +54,7 @@ def _axes(texts: tuple[str, ...]) -> dict[str, list[int]]:
 @click.option("--chip", default="ascend910b2", help="A chip, or a .yaml of your own; --chips lists them.")
 @click.option("--input", "shapes", multiple=True, metavar="NAME=SIZES", help="Shape of another input of the forward.")
 @click.option("--input-dtype", "dtypes", multiple=True, metavar="NAME=DTYPE", help="Dtype of another input.")
-@click.option("--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="E.g. scheme=gemma.")
+@click.option("--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="E.g. scheme=one_plus_gamma.")
 @click.option("--warm", is_flag=True, help="The launch finds its tensors in L2, as far as they fit.")
 @click.option("--hf32", is_flag=True, help="Products of float32 round their operands to HF32.")
 @click.option(

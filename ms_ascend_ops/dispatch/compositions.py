@@ -26,7 +26,7 @@ def _add(x: Tensor, y: Tensor) -> Tensor:
 def _rms_norm(x: Tensor, gamma: Tensor, epsilon: float, scheme: str) -> Tensors:
     values, scale = x.astype(ms.float32), gamma.astype(ms.float32)
     rstd = ops.rsqrt((values * values).mean(-1, keep_dims=True) + epsilon)
-    if scheme == "gemma":
+    if scheme == "one_plus_gamma":
         return (values * rstd * (1.0 + scale)).astype(x.dtype), rstd
     normal = (values * rstd).astype(x.dtype).astype(ms.float32)
     return (normal * scale).astype(x.dtype), rstd
@@ -179,7 +179,7 @@ def _turned_pairs(values: Tensor, mode: str) -> Tensors:
 
 
 def _rotary_embedding(
-    x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, own_angles: bool
+    x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, separate_halves: bool
 ) -> Tensor:
     turned = rotary_dim or x.shape[-1]
     tables = []
@@ -189,7 +189,7 @@ def _rotary_embedding(
         table = table.reshape(table.shape[:-1] + between + (table.shape[-1],))
         if table.shape[-1] == turned:  # a value for either element of a pair
             of_first, of_second = _turned_pairs(table, mode)
-            tables.append((of_first, of_second if own_angles else of_first))
+            tables.append((of_first, of_second if separate_halves else of_first))
         else:
             tables.append((table, table))
     (cos1, cos2), (sin1, sin2) = tables
@@ -213,10 +213,10 @@ def _qkv_rotary_embedding(
     mode: str,
     layout: str,
     rotary_dim: int,
-    own_angles: bool,
+    separate_halves: bool,
 ) -> Tensors:
-    q = _rotary_embedding(qkv[:, :, :q_heads], cos, sin, 1, mode, rotary_dim, own_angles)
-    k = _rotary_embedding(qkv[:, :, q_heads : q_heads + k_heads], cos, sin, 1, mode, rotary_dim, own_angles)
+    q = _rotary_embedding(qkv[:, :, :q_heads], cos, sin, 1, mode, rotary_dim, separate_halves)
+    k = _rotary_embedding(qkv[:, :, q_heads : q_heads + k_heads], cos, sin, 1, mode, rotary_dim, separate_halves)
     v = qkv[:, :, q_heads + k_heads :]
     if layout == "BSND":
         return q, k, v

@@ -157,7 +157,7 @@ def _rms_norm(builder: _Builder, node: NodeProto) -> str:
     if any(node.output[1:]) or gamma is None or len(gamma) != 1:
         raise _LeftError("its scale is no vector, or it has further results")
     epsilon = given.get("epsilon", 1e-5)
-    builder.fused(node, "rms_norm", list(node.input[:2]), [node.output[0]], epsilon=epsilon, scheme="llama")
+    builder.fused(node, "rms_norm", list(node.input[:2]), [node.output[0]], epsilon=epsilon, scheme="round_then_scale")
     return f"eps {epsilon:g}"
 
 
@@ -177,7 +177,7 @@ def _skip_rms_norm(builder: _Builder, node: NodeProto) -> str:
     if bias:
         skip = builder.stock("Add", skip, bias)
     epsilon = _attributes(node).get("epsilon", 1e-5)
-    builder.fused(node, "add_rms_norm", [x, skip, gamma], [y, "", total], epsilon=epsilon, scheme="llama")
+    builder.fused(node, "add_rms_norm", [x, skip, gamma], [y, "", total], epsilon=epsilon, scheme="round_then_scale")
     return f"eps {epsilon:g}"
 
 

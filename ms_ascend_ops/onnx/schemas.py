@@ -57,11 +57,13 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
         ValueError: its value is not allowed.
     """
     signature = registry.signature(node.op_type)
+    specs = {name: spec for spec in signature.attributes for name in (spec.name, spec.formerly) if name}
     given = {}
     for attribute in node.attribute:
-        if attribute.name not in [spec.name for spec in signature.attributes]:
+        spec = specs.get(attribute.name)
+        if spec is None:
             raise TypeError(f"{node.op_type}: there is no attribute {attribute.name}")
-        given[attribute.name] = _value(signature, signature.attribute(attribute.name), attribute)
+        given[spec.name] = _value(signature, spec, attribute)
     return signature.check_attributes(given)
 
 
@@ -77,7 +79,7 @@ def _value(signature: Signature, spec: AttributeSpec, attribute: onnx.AttributeP
         if value not in (0, 1):
             raise ValueError(f"{signature.name}: {spec.name} must be 0 or 1, got {value}")
         return bool(value)
-    return value.decode() if isinstance(value, bytes) else value
+    return spec.current(value.decode() if isinstance(value, bytes) else value)
 
 
 def _schema(spec: registry.OpSpec) -> OpSchema:
@@ -91,7 +93,7 @@ def _schema(spec: registry.OpSpec) -> OpSchema:
         inputs=[_parameter(signature, t, optional=t.optional) for t in signature.inputs],
         outputs=[_parameter(signature, t, optional=i > 0) for i, t in enumerate(signature.cann_outputs)],
         type_constraints=[(v, types, f"The dtype {v} of the operator.") for v, types in variables.items()],
-        attributes=[_attribute(a) for a in signature.attributes],
+        attributes=[_attribute(a, name) for a in signature.attributes for name in (a.name, a.formerly) if name],
         node_determinism=OpSchema.NodeDeterminism.Deterministic,  # type: ignore[call-arg]
     )
     schema.set_type_and_shape_inference_function(_inference(signature))
@@ -105,10 +107,13 @@ def _parameter(signature: Signature, tensor: TensorSpec, *, optional: bool) -> O
     return OpSchema.FormalParameter(tensor.name, dtype, f"Shape ({tensor.rule.text}).", param_option=option)
 
 
-def _attribute(attribute: AttributeSpec) -> OpSchema.Attribute:
+def _attribute(attribute: AttributeSpec, name: str) -> OpSchema.Attribute:
+    if name == attribute.formerly:  # without a default, so that a node has one of both
+        kind = getattr(OpSchema.AttrType, _KINDS[attribute.type])
+        return OpSchema.Attribute(name, kind, f"The old name of {attribute.name}.", required=False)
     default = int(attribute.default) if attribute.type == "bool" else attribute.default
-    value = onnx.helper.make_attribute(attribute.name, default)
-    return OpSchema.Attribute(attribute.name, value, ", ".join(attribute.choices))
+    value = onnx.helper.make_attribute(name, default)
+    return OpSchema.Attribute(name, value, ", ".join(attribute.choices))
 
 
 def _inference(signature: Signature) -> Any:
@@ -131,6 +136,8 @@ def _infer(signature: Signature, context: Any) -> None:
     given: dict[str, Any] = {}
     for spec in signature.attributes:
         attribute = context.get_attribute(spec.name)
+        if spec.formerly and (attribute is None or not attribute.name):
+            attribute = context.get_attribute(spec.formerly)
         if attribute is not None and attribute.name:
             given[spec.name] = _value(signature, spec, attribute)
     attributes = signature.check_attributes(given)

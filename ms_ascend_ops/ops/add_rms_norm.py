@@ -24,7 +24,7 @@ _select = Selector("add_rms_norm", _bprop)
 
 
 def add_rms_norm(
-    x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "llama"
+    x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "round_then_scale"
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Add, normalize the sum by its root mean square over the last axis, and scale.
 
@@ -41,7 +41,7 @@ def add_rms_norm(
         x2: Tensor[dtype of x1], shape of x1.
         gamma: Tensor[dtype of x1 | float32], shape (d,).
         epsilon: added to the mean square, inside the root; > 0.
-        scheme: where half precision rounds: "llama" or "gemma"; see `rms_norm`.
+        scheme: where half precision rounds: "round_then_scale" or "one_plus_gamma"; see `rms_norm`.
 
     Returns:
         y: Tensor[dtype of x1], shape of x1.

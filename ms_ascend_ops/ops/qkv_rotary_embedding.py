@@ -11,7 +11,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, size_of
-from ms_ascend_ops.ops.rotary_embedding import table_gradients
+from ms_ascend_ops.ops.rotary_embedding import renamed_halves, table_gradients
 
 __all__ = ["qkv_rotary_embedding"]
 
@@ -20,7 +20,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     attributes = grad.attributes
     turned = attributes["q_heads"] + attributes["k_heads"]
     heads_first = attributes["layout"] == "BNSD"
-    of_tables = table_gradients(1, attributes["mode"], attributes["rotary_dim"], attributes["own_angles"])
+    of_tables = table_gradients(1, attributes["mode"], attributes["rotary_dim"], attributes["separate_halves"])
 
     def positions_first(x: Tensor) -> Tensor:
         x = x.astype(ms.float32)
@@ -49,7 +49,8 @@ def qkv_rotary_embedding(
     mode: str = "half",
     layout: str = "BNSD",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Take the heads of queries, keys and values apart, and turn those of queries and keys.
 
@@ -75,7 +76,8 @@ def qkv_rotary_embedding(
         mode: "half" or "interleave"; see `rotary_embedding`.
         layout: of the results, "BNSD" or "BSND".
         rotary_dim: how many elements of a head are turned, even; 0: the whole head.
-        own_angles: whether both elements of a pair have values of their own in the tables; see `rotary_embedding`.
+        separate_halves: whether the second element of a pair has another cos and sin; see `rotary_embedding`.
+        own_angles: the old name of `separate_halves`.
 
     Returns:
         q: Tensor[dtype of qkv], shape (batch, q_heads, seq, d) or, with layout "BSND", (batch, seq, q_heads, d).
@@ -93,7 +95,9 @@ def qkv_rotary_embedding(
 
     Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021.
     """
+    if own_angles is not None:
+        separate_halves = renamed_halves("qkv_rotary_embedding", own_angles)
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
-    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, own_angles)
+    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves)
     return select(qkv, cos, sin)  # type: ignore[no-any-return]

@@ -22,7 +22,9 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("rms_norm", _bprop)
 
 
-def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "llama") -> tuple[Tensor, Tensor]:
+def rms_norm(
+    x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "round_then_scale"
+) -> tuple[Tensor, Tensor]:
     r"""Normalize by the root mean square over the last axis, and scale.
 
     .. math::
@@ -35,8 +37,9 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "lla
         x: Tensor[float16 | bfloat16 | float32], shape (..., d).
         gamma: Tensor[dtype of x | float32], shape (d,).
         epsilon: added to the mean square, inside the root; > 0.
-        scheme: where half precision rounds. "llama": x * rstd is rounded to the dtype of x, then multiplied by gamma.
-            "gemma": x * rstd * (1 + gamma) in float32, rounded once.
+        scheme: where half precision rounds. "round_then_scale" (LLaMA): x * rstd is rounded to the dtype of x, then
+            multiplied by gamma. "one_plus_gamma" (Gemma): x * rstd * (1 + gamma) in float32, rounded once. The old
+            names, "llama" and "gemma", warn.
 
     Returns:
         y: Tensor[dtype of x], shape (..., d).

@@ -10,6 +10,7 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.gradients import needs_gradient, or_zeros, size_of
 
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
@@ -27,7 +28,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool = False) -> Callable[..., Any]:
+def table_gradients(seq_axis: int, mode: str, rotary_dim: int, separate_halves: bool = False) -> Callable[..., Any]:
     """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
 
     def pairs(x: Tensor, half: int) -> tuple[Tensor, Tensor]:
@@ -42,7 +43,7 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool 
 
     def first(table: Tensor, half: int) -> Tensor:
         # Of angles that stand twice the first is read.
-        if own_angles:
+        if separate_halves:
             return table
         if mode == "half":
             return table[..., :half]
@@ -54,8 +55,8 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool 
     gradient = ms.grad(total, (0, 1))
 
     def joined(first: Tensor, second: Tensor) -> Tensor:
-        # What belongs to the first and to the second elements of the pairs; one value for both, unless own_angles.
-        if not own_angles:
+        # What belongs to the first and to the second elements of the pairs; one value for both, unless separate_halves.
+        if not separate_halves:
             return first + second
         if mode == "half":
             return stock.concat((first, second), -1)
@@ -82,6 +83,13 @@ def _seq_axis(layout: str) -> int:
     return layout.index("S")  # type: ignore[no-any-return]
 
 
+@ms.constexpr  # type: ignore[untyped-decorator]
+def renamed_halves(op: str, own_angles: bool) -> bool:
+    """The value of the argument by its old name, also while a graph is compiled; with a warning."""
+    warn_renamed(f"{op}: own_angles", "separate_halves", stacklevel=5)
+    return own_angles
+
+
 _select = Selector("rotary_embedding", _bprop)
 
 
@@ -92,14 +100,15 @@ def rotary_embedding(
     mode: str = "half",
     layout: str = "BSND",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> Tensor:
     r"""Turn pairs of elements of queries or keys by the angle of their position.
 
     .. math::
         y_1 = x_1 \cos\theta_1 - x_2 \sin\theta_1, \qquad y_2 = x_2 \cos\theta_2 + x_1 \sin\theta_2
 
-    The two elements of a pair have the same angle, unless `own_angles`. With r elements of a head turned,
+    The two elements of a pair have the same angle, unless `separate_halves`. With r elements of a head turned,
     :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA in its usual form), 2 i and
     2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
 
@@ -118,8 +127,9 @@ def rotary_embedding(
         mode: "half" or "interleave".
         layout: "BSND", "BNSD" or "SND".
         rotary_dim: r, even; 0: the whole head.
-        own_angles: whether both elements of a pair have values of their own in the tables: w is r, and all of a table
-            is read, whatever it holds.
+        separate_halves: whether the second element of a pair has another cos and sin than the first: w is r, and all of
+            a table is read, whatever it holds.
+        own_angles: the old name of `separate_halves`.
 
     Returns:
         Tensor[dtype of x], shape of x.
@@ -134,13 +144,15 @@ def rotary_embedding(
 
     Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021.
     """
+    if own_angles is not None:
+        separate_halves = renamed_halves("rotary_embedding", own_angles)
     seq_axis = _seq_axis(layout)
     if seq_axis == 2 and isinstance(cos, Tensor) and isinstance(sin, Tensor) and cos.ndim == 3 and sin.ndim == 3:
         if cos.dtype == ms.bfloat16:  # stock MindSpore cannot reshape it on a CPU
             cos, sin = cos.astype(ms.float32), sin.astype(ms.float32)
         cos = cos.reshape((-1, 1, cos.shape[1], cos.shape[2]))
         sin = sin.reshape((-1, 1, sin.shape[1], sin.shape[2]))
-    return _select(x, cos, sin, seq_axis, mode, rotary_dim, own_angles)(x, cos, sin)  # type: ignore[no-any-return]
+    return _select(x, cos, sin, seq_axis, mode, rotary_dim, separate_halves)(x, cos, sin)  # type: ignore[no-any-return]
 
 
 def apply_rotary_pos_emb(
@@ -151,7 +163,8 @@ def apply_rotary_pos_emb(
     layout: str = "BSND",
     mode: str = "half",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Rotary position embedding of queries and keys, whose numbers of heads may differ.
 
@@ -163,7 +176,8 @@ def apply_rotary_pos_emb(
         layout: as there.
         mode: as there.
         rotary_dim: as there.
-        own_angles: as there.
+        separate_halves: as there.
+        own_angles: the old name of `separate_halves`.
 
     Returns:
         q and k, turned.
@@ -172,7 +186,9 @@ def apply_rotary_pos_emb(
         TypeError: as there.
         ValueError: as there.
     """
+    if own_angles is not None:
+        separate_halves = renamed_halves("apply_rotary_pos_emb", own_angles)
     return (
-        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, own_angles),
-        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, own_angles),
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, separate_halves),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, separate_halves),
     )

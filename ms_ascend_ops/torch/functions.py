@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.convolution import placement
+from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
@@ -240,6 +241,14 @@ def paged_attention(
     return _paged_attention(*tensors, scale)  # type: ignore[no-any-return]
 
 
+def _renamed_halves(op: str, own_angles: bool | None, separate_halves: bool) -> bool:
+    """The value of `separate_halves`, which may come by its old name, `own_angles`."""
+    if own_angles is None:
+        return separate_halves
+    warn_renamed(f"{op}: own_angles", "separate_halves", stacklevel=4)
+    return own_angles
+
+
 def rotary_embedding(
     x: Tensor,
     cos: Tensor,
@@ -247,17 +256,19 @@ def rotary_embedding(
     mode: str = "half",
     layout: str = "BSND",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> Tensor:
     """Rotary position embedding of queries or keys.
 
     See `ms_ascend_ops.ops.rotary_embedding`, which takes and returns the same.
     """
+    separate_halves = _renamed_halves("rotary_embedding", own_angles, separate_halves)
     if layout not in ("BSND", "BNSD", "SND"):
         raise ValueError(f"rotary_embedding: layout must be 'BSND', 'BNSD' or 'SND', got {layout!r}")
     if layout == "BNSD" and cos.dim() == 3 and sin.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-    attributes = layout.index("S"), mode, rotary_dim, own_angles
+    attributes = layout.index("S"), mode, rotary_dim, separate_halves
     return _rotary_embedding(x, cos, sin, *attributes)  # type: ignore[no-any-return]
 
 
@@ -269,15 +280,17 @@ def apply_rotary_pos_emb(
     layout: str = "BSND",
     mode: str = "half",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Rotary position embedding of queries and keys, whose numbers of heads may differ.
 
     See `ms_ascend_ops.ops.apply_rotary_pos_emb`, which takes and returns the same.
     """
+    separate_halves = _renamed_halves("apply_rotary_pos_emb", own_angles, separate_halves)
     return (
-        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, own_angles),
-        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, own_angles),
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, separate_halves),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, separate_halves),
     )
 
 
@@ -291,15 +304,17 @@ def qkv_rotary_embedding(
     mode: str = "half",
     layout: str = "BNSD",
     rotary_dim: int = 0,
-    own_angles: bool = False,
+    separate_halves: bool = False,
+    own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values out of one product, with rotary position embedding.
 
     See `ms_ascend_ops.ops.qkv_rotary_embedding`, which takes and returns the same.
     """
+    separate_halves = _renamed_halves("qkv_rotary_embedding", own_angles, separate_halves)
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
-    attributes = q_heads, k_heads, v_heads, mode, layout, rotary_dim, own_angles
+    attributes = q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves
     return _qkv_rotary_embedding(qkv, cos, sin, *attributes)  # type: ignore[no-any-return]
 
 

@@ -361,7 +361,7 @@ def _scaled_masked_softmax(call: Call) -> Gradients:
 
 def _tables(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, attributes: dict[str, Any]) -> Gradients:
     """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
-    halves, own = attributes["mode"] == "half", attributes["own_angles"]
+    halves, own = attributes["mode"] == "half", attributes["separate_halves"]
     half = (attributes["rotary_dim"] or x.shape[-1]) // 2
 
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,8 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         elementwise_affine: whether there is a weight.
         device: of the weight.
         dtype: of the weight.
-        scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.rms_norm`.
+        scheme: where half precision rounds: "round_then_scale", or "one_plus_gamma", which scales by 1 + weight, too;
+            see `ops.rms_norm`.
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., normalized_shape).
@@ -48,7 +49,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         elementwise_affine: bool = True,
         device: Any = None,
         dtype: Any = None,
-        scheme: str = "llama",
+        scheme: str = "round_then_scale",
     ):
         layer = type(self).__name__
         super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
@@ -68,7 +69,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
     def _gamma(self, x: Tensor) -> Tensor:
         if self.weight is not None:
             return self.weight  # type: ignore[no-any-return]
-        ones = x.new_ones if self.scheme == "llama" else x.new_zeros
+        ones = x.new_ones if self.scheme == "round_then_scale" else x.new_zeros
         return ones(self.normalized_shape)  # type: ignore[no-any-return]
 
     def _epsilon(self) -> float:

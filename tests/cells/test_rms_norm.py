@@ -14,7 +14,7 @@ from tests.tensors import numpy, tensor
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("scheme", ["round_then_scale", "one_plus_gamma"])
 def test_values(mode, scheme):
     x = tensor(draw(np.random.default_rng(0), (2, 3, 16)), "float32")
     norm = RMSNorm(16, epsilon=1e-5, scheme=scheme, param_init="normal")
@@ -66,7 +66,7 @@ def test_deepcopy_has_a_weight_of_its_own():
 
 
 def test_repr():
-    assert repr(RMSNorm(8, epsilon=1e-5)) == "RMSNorm(8, epsilon=1e-05, scheme='llama')"
+    assert repr(RMSNorm(8, epsilon=1e-5)) == "RMSNorm(8, epsilon=1e-05, scheme='round_then_scale')"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,11 @@ def test_repr():
         ({"hidden_size": 0}, ValueError, "RMSNorm: hidden_size must be >= 1, got 0"),
         ({"hidden_size": 8, "epsilon": 0.0}, ValueError, "RMSNorm: epsilon must be > 0 in float32, got 0.0"),
         ({"hidden_size": 8, "epsilon": "a"}, TypeError, "RMSNorm: epsilon must be a float, got str"),
-        ({"hidden_size": 8, "scheme": "t5"}, ValueError, "RMSNorm: scheme must be 'llama' or 'gemma', got 't5'"),
+        (
+            {"hidden_size": 8, "scheme": "t5"},
+            ValueError,
+            "RMSNorm: scheme must be 'round_then_scale' or 'one_plus_gam",
+        ),
         (
             {"hidden_size": 8, "param_init": Parameter(Tensor(np.ones(7, np.float32)), name="w")},
             ValueError,

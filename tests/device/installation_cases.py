@@ -64,11 +64,11 @@ def operands(dtype: Any = ms.float32) -> tuple[Tensor, Tensor]:
 
 class Norm(nn.Cell):  # type: ignore[misc]
     def construct(self, x, gamma):  # type: ignore[no-untyped-def]
-        return ops.rms_norm(x, gamma, 1e-3, "gemma")[0]
+        return ops.rms_norm(x, gamma, 1e-3, "one_plus_gamma")[0]
 
 
 def loss(x: Tensor, gamma: Tensor) -> Tensor:
-    return ops.rms_norm(x, gamma, 1e-3, "gemma")[0].sum()
+    return ops.rms_norm(x, gamma, 1e-3, "one_plus_gamma")[0].sum()
 
 
 class Gradient(nn.Cell):  # type: ignore[misc]
@@ -118,14 +118,14 @@ def test_another_tensor_stands_for_one_that_is_absent() -> None:
 
 
 def test_what_the_graph_reads_of_the_primitive() -> None:
-    attributes = primitive("rms_norm", epsilon=1e-3, scheme="gemma").get_attr_dict()
+    attributes = primitive("rms_norm", epsilon=1e-3, scheme="one_plus_gamma").get_attr_dict()
     assert attributes["func_name"].endswith("libms_ascend_ops.so:aclnnMsAscendOpsRmsNorm")
     assert attributes["reg_op_name"] == "MsAscendOpsRmsNorm"
     assert attributes["custom_inputs_type"][:4] == ["aclTensor*", "aclTensor*", "double", "int64_t"]
     # The library infers shapes and dtypes, with the attributes it finds here.
     assert attributes["cpp_infer_shape"]
     assert attributes["cpp_infer_type"]
-    assert (attributes["epsilon"], attributes["scheme"]) == (1e-3, "gemma")
+    assert (attributes["epsilon"], attributes["scheme"]) == (1e-3, "one_plus_gamma")
 
 
 def test_the_device_target_of_the_moment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +225,8 @@ def test_ours_unless_cann_is_preferred() -> None:
     ascend.prefer("cann")
     assert ascend.chosen_implementation("rms_norm").implementation == "cann"
     assert str(ascend.chosen_implementation("silu_mul")) == "silu_mul: ours (CANN has no twin)"
-    assert ascend.chosen_implementation("rms_norm", {"scheme": "gemma"}).reason == (
-        "CANN's RmsNorm has no scheme='gemma'"
+    assert ascend.chosen_implementation("rms_norm", {"scheme": "one_plus_gamma"}).reason == (
+        "CANN's RmsNorm has no scheme='one_plus_gamma'"
     )
     ascend.prefer("ours", "rms_norm")
     assert ascend.chosen_implementation("rms_norm").implementation == "ours"
@@ -237,13 +237,13 @@ def test_the_twin_is_called_when_it_is_preferred(caplog: pytest.LogCaptureFixtur
     select = Selector("rms_norm")
     caplog.set_level("INFO", "ms_ascend_ops")
     ascend.prefer("cann")
-    chosen: Any = select(*operands(), 1e-3, "llama")
+    chosen: Any = select(*operands(), 1e-3, "round_then_scale")
     assert chosen.function is ms.ops.rms_norm
     assert chosen.constants == (1e-3,)
     assert "rms_norm: cann (CANN's RmsNorm through mindspore.ops.rms_norm is preferred)" in caplog.text
-    assert chosen is not select(*operands(), 1e-3, "gemma")
+    assert chosen is not select(*operands(), 1e-3, "one_plus_gamma")
     ascend.prefer("ours")
-    ours: Any = select(*operands(), 1e-3, "llama")
+    ours: Any = select(*operands(), 1e-3, "round_then_scale")
     assert isinstance(ours.function, FusedPrimitive)
 
 

@@ -68,7 +68,7 @@ def single(shape, count, layout):
 
 def check(rng, shape, heads, lead, types, width="once", **others):
     """Forward and gradient against the reference; v is copied bit by bit."""
-    attributes = attributes_of(heads, **others, own_angles=width == "own")
+    attributes = attributes_of(heads, **others, separate_halves=width == "own")
     angles = tables(rng, shape, lead, (others["rotary_dim"] or shape[2]) // 2)
     angles = [width_of(table, others["mode"], width) for table in angles]
     dtypes = [types[1]] * 2

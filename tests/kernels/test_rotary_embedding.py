@@ -49,7 +49,7 @@ def test_forward_and_gradient(shape, axis, lead, rotary_dim, types, mode, width)
     rng = np.random.default_rng(len(shape) + shape[-1])
     cos, sin = tables(rng, shape, axis, lead, (rotary_dim or shape[-1]) // 2)
     inputs = [draw(rng, shape), width_of(cos, mode, width), width_of(sin, mode, width)]
-    attributes = {"mode": mode, "seq_axis": axis, "rotary_dim": rotary_dim, "own_angles": width == "own"}
+    attributes = {"mode": mode, "seq_axis": axis, "rotary_dim": rotary_dim, "separate_halves": width == "own"}
     for name, golden in (("rotary_embedding", reference.forward), ("rotary_embedding_grad", reference.backward)):
         (y,), exact = launch(name, inputs, [types[0], types[1], types[1]], **attributes)
         assert_accurate(y, golden(*exact, **attributes), types[0], reference.terms(*exact, **attributes))

@@ -11,7 +11,7 @@ from ms_ascend_ops.super_kernel import CAST, LAST_ROW, TRANSPOSE, VIEW, Step, Va
 from tests.acceptance import assert_close
 
 X, GAMMA = Value(-1, 0), Value(-1, 1)
-NORM = {"epsilon": 1e-6, "scheme": "llama"}
+NORM = {"epsilon": 1e-6, "scheme": "round_then_scale"}
 
 # rms_norm, twice; the first one in other views; sums of results that share the arena with what is dead by then
 STEPS = [

@@ -170,7 +170,7 @@ def test_a_prepared_launch_in_several_threads():
         ({"epsilon": float("nan")}, ValueError, "rms_norm: epsilon must be finite in float32"),
         ({"epsilon": "a"}, TypeError, "rms_norm: epsilon must be a float, got a string"),
         ({"epsilon": [1]}, TypeError, "rms_norm: epsilon must be an int, float, bool or str, got list"),
-        ({"scheme": "t5"}, ValueError, "rms_norm: scheme must be 'llama' or 'gemma', got 't5'"),
+        ({"scheme": "t5"}, ValueError, "rms_norm: scheme must be 'round_then_scale' or 'one_plus_gamma', got 't5'"),
         ({"eps": 1.0}, TypeError, "rms_norm: there is no attribute eps"),
     ],
 )

@@ -83,7 +83,7 @@ def test_defaults_of_attributes():
     [
         ({"epsilon": -1.0}, "rms_norm: epsilon must be > 0"),
         ({"epsilon": 1}, "rms_norm: epsilon must be a float, got an int"),
-        ({"scheme": "gpt"}, "rms_norm: scheme must be 'llama' or 'gemma', got 'gpt'"),
+        ({"scheme": "gpt"}, "rms_norm: scheme must be 'round_then_scale' or 'one_plus_gamma', got 'gpt'"),
         ({"scheme": 1.0}, "rms_norm: scheme must be a string, got a float"),
     ],
 )

@@ -16,7 +16,7 @@ TYPES = [(row["T"], row["G"]) for row in registry.signature("add_rms_norm").type
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("scheme", ["round_then_scale", "one_plus_gamma"])
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 def test_forward(mode, types, scheme):
     rng = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def test_gradient_through_all_outputs(mode, types):
 @pytest.mark.parametrize("shape", [(None, None, 8), (None, None, None), None], ids=str)
 def test_dynamic_shapes(shape):
     with graph_mode():
-        net = Caller(ops.add_rms_norm, 1e-6, "llama")
+        net = Caller(ops.add_rms_norm, 1e-6, "round_then_scale")
         net.set_inputs(*[Tensor(shape=shape, dtype=ms.float32)] * 2, Tensor(shape=(8,), dtype=ms.float32))
         rng = np.random.default_rng(0)
         gamma = tensor(rng.normal(size=8), "float32")
@@ -76,7 +76,13 @@ def test_dynamic_shapes(shape):
         ("float32 float32 float32", [(4, 8), (4, 8), (7,)], (), ValueError, "gamma.shape[0] must equal x1.shape[-1]"),
         ("float32 float32 float32", [(4, 0), (4, 0), (0,)], (), ValueError, "x1.shape[-1] must be at least 1"),
         ("float32 float32 float32", [(8,), (8,), (8,)], (0.0,), ValueError, "epsilon must be > 0 in float32, got 0.0"),
-        ("float32 float32 float32", [(8,), (8,), (8,)], (1e-6, "t5"), ValueError, "scheme must be 'llama' or 'gemma'"),
+        (
+            "float32 float32 float32",
+            [(8,), (8,), (8,)],
+            (1e-6, "t5"),
+            ValueError,
+            "scheme must be 'round_then_",
+        ),
     ],
 )
 def test_bad_input(dtypes, shapes, arguments, error, message):

@@ -80,7 +80,7 @@ def values_of(network, tensors):
     ids=str,
 )
 def test_rms_norm(x_shape, gamma_shape):
-    net = network(ops.rms_norm, [x_shape, gamma_shape], 1e-6, "llama")
+    net = network(ops.rms_norm, [x_shape, gamma_shape], 1e-6, "round_then_scale")
     rng = np.random.default_rng(0)
     gamma = tensor(rng.normal(size=8), "float32")
     for shape in SHAPES:
@@ -173,7 +173,7 @@ def test_a_bad_shape_is_refused_when_it_comes(x_shape):
 
 
 def test_a_known_dim_is_checked_while_compiling():
-    net = network(ops.rms_norm, [(None, 8), (7,)], 1e-6, "llama")
+    net = network(ops.rms_norm, [(None, 8), (7,)], 1e-6, "round_then_scale")
     with pytest.raises(ValueError, match=r"rms_norm: gamma.shape\[0\] must equal x.shape\[-1\] \(8\), got \(7,\)"):
         net(Tensor(np.ones((2, 8), np.float32)), Tensor(np.ones(7, np.float32)))
 
@@ -214,7 +214,7 @@ def test_a_wrong_shape_is_refused_after_right_ones():
 @pytest.mark.parametrize(("attribute", "value"), [("epsilon", -1.0), ("scheme", "t5")])
 def test_an_attribute_that_is_not_allowed(attribute, value):
     """As a MindIR of somebody else may have it; shapes do not depend on it."""
-    primitive = FusedPrimitive(registry.signature("rms_norm"), {"epsilon": 1e-6, "scheme": "llama"}, None)
+    primitive = FusedPrimitive(registry.signature("rms_norm"), {"epsilon": 1e-6, "scheme": "round_then_scale"}, None)
     primitive.add_prim_attr(attribute, value)
     net = network(primitive, [(None, 8), (8,)])
     with pytest.raises(RuntimeError, match=f"rms_norm: {attribute} must be .*, got '?{value}"):

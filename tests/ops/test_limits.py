@@ -22,8 +22,12 @@ def rotary(size):
     """(shapes, attributes) of heads of this size: all of it is turned, half of it, or a pair."""
     for mode in MODES:
         for turned in (0, size // 4 * 2, 2):
-            for width, own_angles in ((turned or size, True), (turned or size, False), ((turned or size) // 2, False)):
-                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned, "own_angles": own_angles}
+            for width, separate_halves in (
+                (turned or size, True),
+                (turned or size, False),
+                ((turned or size) // 2, False),
+            ):
+                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned, "separate_halves": separate_halves}
                 yield [(1, 2, 3, size), (2, width), (2, width)], attributes
 
 
@@ -32,7 +36,7 @@ def qkv(size):
         for layout in ("BNSD", "BSND"):
             heads = {"q_heads": 2, "k_heads": 1, "v_heads": 1, "layout": layout}
             packed = [(1, 2, 4, size), *shapes[1:]]
-            yield packed, heads | {name: attributes[name] for name in ("mode", "rotary_dim", "own_angles")}
+            yield packed, heads | {name: attributes[name] for name in ("mode", "rotary_dim", "separate_halves")}
 
 
 def cache(slots):

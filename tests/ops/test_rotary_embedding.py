@@ -61,8 +61,8 @@ def test_without_a_batch(mode, dtype):
         assert_accurate(numpy(result), golden(numpy(source), *exact), dtype, reference.terms(numpy(source), *exact))
 
 
-def turned_sum(x, cos, sin, dy, mode, layout, rotary_dim, own_angles):
-    y = ops.rotary_embedding(x, cos, sin, mode, layout, rotary_dim, own_angles)
+def turned_sum(x, cos, sin, dy, mode, layout, rotary_dim, separate_halves):
+    y = ops.rotary_embedding(x, cos, sin, mode, layout, rotary_dim, separate_halves)
     return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
 
 
@@ -109,7 +109,7 @@ def test_gradient_of_learned_tables(mode, types, tables_of):
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 3), "rotary_dim must be even and at least 0, got 3"),
         ((2, 5, 3, 8), (5, 4), ("halves",), "mode must be 'half' or 'interleave', got 'halves'"),
         ((2, 5, 3, 8), (5, 4), ("half", "SBND"), "layout must be 'BSND', 'BNSD' or 'SND', got 'SBND'"),
-        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 0, True), "cos.shape[-1] must be 8 with own_angles, got (5, 4)"),
+        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 0, True), "cos.shape[-1] must be 8 with separate_halves, got (5, 4)"),
         ((1, 1, 1, 4096), (1, 2048), (), "x.shape[-1] must be at most 3072, got (1, 1, 1, 4096)"),
     ],
 )

@@ -4,16 +4,16 @@ import numpy as np
 
 
 def _scale(gamma, scheme):
-    return 1 + gamma if scheme == "gemma" else gamma
+    return 1 + gamma if scheme == "one_plus_gamma" else gamma
 
 
-def forward(x, gamma, epsilon=1e-6, scheme="llama"):
+def forward(x, gamma, epsilon=1e-6, scheme="round_then_scale"):
     with np.errstate(invalid="ignore", over="ignore"):
         rstd = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon)
         return x * rstd * _scale(gamma, scheme), rstd
 
 
-def backward(dy, drstd, x, gamma, epsilon=1e-6, scheme="llama"):
+def backward(dy, drstd, x, gamma, epsilon=1e-6, scheme="round_then_scale"):
     """Gradients of sum(dy * y) + sum(drstd * rstd) with respect to x and gamma.
 
     With r = rstd, d r / d x_j = -r^3 x_j / n, so
@@ -27,7 +27,7 @@ def backward(dy, drstd, x, gamma, epsilon=1e-6, scheme="llama"):
     return dx, dgamma
 
 
-def backward_terms(dy, drstd, x, gamma, epsilon=1e-6, scheme="llama"):
+def backward_terms(dy, drstd, x, gamma, epsilon=1e-6, scheme="round_then_scale"):
     """The sums of backward(), of magnitudes."""
     _, rstd = forward(x, gamma, epsilon, scheme)
     scaled = np.abs(dy * _scale(gamma, scheme))

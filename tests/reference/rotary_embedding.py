@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False, direction=1):
+def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False, direction=1):
     """`cos` and `sin` as (..., s, w), their leading dims broadcasting to those of x before the axis."""
     turned = rotary_dim or x.shape[-1]
     lead = x.shape[:seq_axis]
@@ -14,9 +14,10 @@ def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False
     )
     half = turned // 2
     parts = (slice(0, half), slice(half, turned)) if mode == "half" else (slice(0, turned, 2), slice(1, turned, 2))
-    # Of tables of full width, the values of the first and of the second elements; without own_angles the first counts.
+    # The values of the first and of the second elements in tables of full width; without separate_halves the first
+    # ones count.
     both = parts if cos.shape[-1] == turned else (slice(None), slice(None))
-    if not own_angles:
+    if not separate_halves:
         both = both[:1] * 2
     (cos1, cos2), (sin1, sin2) = ([t[..., part] for part in both] for t in (cos, sin))
     if direction < 0:  # the transposed matrix
@@ -29,18 +30,18 @@ def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False
     return y
 
 
-def backward(dy, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False):
+def backward(dy, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
     """Gradient of sum(dy * y) with respect to x: turns back."""
-    return forward(dy, cos, sin, mode, seq_axis, rotary_dim, own_angles, -1)
+    return forward(dy, cos, sin, mode, seq_axis, rotary_dim, separate_halves, -1)
 
 
-def terms(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False):
+def terms(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
     """The sums of either, of magnitudes."""
     x, cos, sin = np.abs(x), np.abs(cos), np.abs(sin)
-    return np.maximum(*(forward(x, cos, sin, mode, seq_axis, rotary_dim, own_angles, sign) for sign in (1, -1)))
+    return np.maximum(*(forward(x, cos, sin, mode, seq_axis, rotary_dim, separate_halves, sign) for sign in (1, -1)))
 
 
-def backward_tables(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False):
+def backward_tables(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
     """Gradients of sum(dy * y) with respect to cos and sin: y is linear in them."""
     gradients = []
     for moved in range(2):
@@ -48,19 +49,19 @@ def backward_tables(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_
         gradient = np.zeros_like(cos)
         for i in np.ndindex(cos.shape):
             tables[moved][i] = 1.0
-            turned = forward(x, *_for_axis(tables, seq_axis), mode, seq_axis, rotary_dim, own_angles)
+            turned = forward(x, *_for_axis(tables, seq_axis), mode, seq_axis, rotary_dim, separate_halves)
             tables[moved][i] = 0.0
             gradient[i] = np.sum(dy * (turned - _untouched(x, rotary_dim)))
         gradients.append(gradient)
     return gradients
 
 
-def backward_tables_terms(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, own_angles=False):
+def backward_tables_terms(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
     """The sums of backward_tables(), of magnitudes."""
     dy, x, turned = np.abs(dy), np.abs(x), rotary_dim or x.shape[-1]
     mirrored = dy.copy()  # dsin is the sum of dy2 x1 - dy1 x2
     mirrored[..., slice(0, turned // 2) if mode == "half" else slice(0, turned, 2)] *= -1
-    attributes = mode, seq_axis, rotary_dim, own_angles
+    attributes = mode, seq_axis, rotary_dim, separate_halves
     return backward_tables(dy, x, cos, sin, *attributes)[0], backward_tables(mirrored, x, cos, sin, *attributes)[1]
 
 

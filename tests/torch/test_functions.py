@@ -83,10 +83,10 @@ class TestPaths:
     def test_a_call_of_torch_ops_does_as_well(self):
         """It is what compiled graphs call, with attributes by name. The dispatcher would be slower than a function."""
         x, gamma, packet = random(4, 8), random(8), torch.ops.ms_ascend_ops.rms_norm
-        expected = fused.rms_norm(x, gamma, 1e-3, "gemma")
+        expected = fused.rms_norm(x, gamma, 1e-3, "one_plus_gamma")
         for call in (packet, packet.default):
             assert call._op.__module__ == "ms_ascend_ops.torch.calls"
-            found = call(x, gamma, scheme="gemma", epsilon=1e-3)
+            found = call(x, gamma, scheme="one_plus_gamma", epsilon=1e-3)
             assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
             with pytest.raises(TypeError, match=r"rms_norm\(\) missing 1 required positional argument: 'gamma'"):
                 call(x)
@@ -161,7 +161,9 @@ class TestErrors:
                 path(random(2, 4), random(3))
             with pytest.raises(ValueError, match=r"rms_norm: epsilon must be > 0 in float32, got -1"):
                 path(random(2, 4), random(4), -1.0)
-            with pytest.raises(ValueError, match="rms_norm: scheme must be 'llama' or 'gemma', got 'bert'"):
+            with pytest.raises(
+                ValueError, match="rms_norm: scheme must be 'round_then_scale' or 'one_plus_gamma', got 'bert'"
+            ):
                 path(random(2, 4), random(4), 1e-6, "bert")
             with pytest.raises((TypeError, RuntimeError), match="scheme"):
                 path(random(2, 4), random(4), 1e-6, [])

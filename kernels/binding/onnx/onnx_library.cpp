@@ -85,6 +85,7 @@ ort::Status* Guard(const ort::Api& api, F&& body)
 struct GivenAttribute {
     AttributeValue value;
     std::string text;
+    bool isGiven = false;  // by the node
 };
 
 class Operator;
@@ -147,8 +148,14 @@ public:
     // The value of the node, checked, or the default.
     GivenAttribute Read(const Operator& op, const AttributeDef& def) const
     {
+        const GivenAttribute found = Read(op, def, def.name.c_str());
+        return found.isGiven || def.formerly.empty() ? found : Read(op, def, def.formerly.c_str());
+    }
+
+private:
+    GivenAttribute Read(const Operator& op, const AttributeDef& def, const char* name) const
+    {
         GivenAttribute given;
-        const char* name = def.name.c_str();
         int64_t integer = 0;
         float real = 0;
         size_t size = 0;
@@ -172,6 +179,7 @@ public:
             }
             return given;
         }
+        given.isGiven = true;
         if (isText) {
             given.text.resize(size);
             Check(api_.KernelInfoGetAttributeString(info_, name, given.text.data(), &size));
@@ -188,7 +196,6 @@ public:
         return given;
     }
 
-private:
     bool Has(ort::Status* status) const
     {
         if (status != nullptr) {
@@ -483,8 +490,15 @@ const ort::Api* theApi = nullptr;  // the same in the whole process: a table of 
 AttributeValue ReadForShapes(const Operator& op, const AttributeDef& def, const ort::ShapeInferContext* context)
 {
     const ort::OpAttr* attribute = nullptr;
-    if (ort::Status* status = theApi->ShapeInferContextGetAttribute(context, def.name.c_str(), &attribute)) {
-        theApi->ReleaseStatus(status);
+    for (const std::string& name : {def.name, def.formerly}) {
+        if (attribute == nullptr && !name.empty()) {
+            if (ort::Status* status = theApi->ShapeInferContextGetAttribute(context, name.c_str(), &attribute)) {
+                theApi->ReleaseStatus(status);
+                attribute = nullptr;
+            }
+        }
+    }
+    if (attribute == nullptr) {
         return def.defaultValue;
     }
     AttributeValue value = def.defaultValue;

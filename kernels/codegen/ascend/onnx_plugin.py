@@ -59,7 +59,7 @@ def _registration(spec: OpSpec, newest: int) -> str:
     types = ", ".join(
         f'ge::AscendString("{_DOMAIN}::{version}::{spec.name}")' for version in range(spec.version, newest + 1)
     )
-    attributes = ", ".join(f'{{"{a.name}", Kind::{_KINDS[a.type]}}}' for a in signature.attributes)
+    attributes = ", ".join(f'{{"{a.name}", Kind::{_KINDS[a.type]}, "{a.formerly}"}}' for a in signature.attributes)
     return f"""Status Parse{signature.entry}(const ge::Operator& node, ge::Operator& op)
 {{
     return ParseAttributes(node, op, {{{attributes}}});

@@ -21,15 +21,15 @@ from tests.modes import MODES, few_modes, graph_mode, run
 from tests.tensors import numpy, tensor
 
 NORMS = [
-    (spellings.PowMeanNorm, 1e-5, "llama"),
-    (spellings.SquareDivideNorm, 1e-5, "llama"),
-    (spellings.CastingNorm, 1e-5, "llama"),
-    (spellings.CastLastNorm, 1e-5, "llama"),
-    (spellings.GemmaNorm, 1e-5, "gemma"),
-    (spellings.PrimitiveNorm, 3e-6, "llama"),  # an epsilon that is no attribute
-    (spellings.JitNorm, 1e-5, "llama"),
-    (spellings.ResidualNorm, 1e-5, "llama"),  # without its second input
-    (spellings.SquaredWeightNorm, 1e-5, "llama"),  # and another product
+    (spellings.PowMeanNorm, 1e-5, "round_then_scale"),
+    (spellings.SquareDivideNorm, 1e-5, "round_then_scale"),
+    (spellings.CastingNorm, 1e-5, "round_then_scale"),
+    (spellings.CastLastNorm, 1e-5, "round_then_scale"),
+    (spellings.GemmaNorm, 1e-5, "one_plus_gamma"),
+    (spellings.PrimitiveNorm, 3e-6, "round_then_scale"),  # an epsilon that is no attribute
+    (spellings.JitNorm, 1e-5, "round_then_scale"),
+    (spellings.ResidualNorm, 1e-5, "round_then_scale"),  # without its second input
+    (spellings.SquaredWeightNorm, 1e-5, "round_then_scale"),  # and another product
 ]
 MLPS = [
     spellings.LlamaStyleMLP,
@@ -490,9 +490,13 @@ def test_verify_must_be_inputs(verify, error, got):
 
 
 def test_inputs_that_do_not_fit_are_named():
-    message = r"^optimize: the network fails on verify, a Tensor of shape \(2, 7\): .*MatMul"
-    with pytest.raises(ValueError, match=message):
-        optimize(nn.Dense(8, 8), verify=[tensor(np.ones((2, 7)), "float32")])
+    message = r"^optimize: the network fails on verify, x: a Tensor of shape \(2, 7\): .*MatMul"
+    wrong = tensor(np.ones((2, 7)), "float32")
+    with pytest.raises(ValueError, match=message) as raised:
+        optimize(nn.Dense(8, 8), verify=[wrong])
+    assert "C++" not in str(raised.value)
+    with pytest.raises(TypeError, match=r"verify, x: a Tensor of shape \(2, 7\), int: .*takes 2 positional arguments"):
+        optimize(nn.Dense(8, 8), verify=[wrong, 3])
 
 
 def test_a_table_fits_a_terminal():
@@ -543,7 +547,7 @@ def test_the_report_groups_layers():
 
     text = str(optimize(Stack()))
     assert "layers.*.norm x3" in text
-    assert "replaced (eps 3e-06, llama" in text
+    assert "replaced (eps 3e-06, round_then_scale" in text
 
 
 def test_bad_arguments():

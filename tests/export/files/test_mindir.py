@@ -299,7 +299,10 @@ def test_a_node_without_a_version_is_of_the_first(file, network, values):
         (lambda attributes: setattr(attributes["epsilon"], "f", -1.0), r"epsilon must be > 0"),
         (lambda attributes: setattr(attributes["epsilon"], "type", 8), r"epsilon must be a float, got str"),
         (lambda attributes: setattr(attributes["epsilon"], "name", "eps"), r"has no attribute epsilon"),
-        (lambda attributes: setattr(attributes["scheme"], "s", b"none"), r"scheme must be 'llama' or 'gemma'"),
+        (
+            lambda attributes: setattr(attributes["scheme"], "s", b"none"),
+            r"scheme must be 'round_then_scale' or 'one_",
+        ),
     ],
 )
 def test_bad_attributes_of_an_operator_are_refused(file, function, message):

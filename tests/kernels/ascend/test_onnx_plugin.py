@@ -96,6 +96,6 @@ def test_what_it_does_not_know(plugin):
 
 
 def test_words_and_numbers_of_any_form(plugin):
-    given = [{"f": "1e-05", "name": "epsilon", "type": 1}, {"name": "scheme", "s": "gemma", "type": 3}]
+    given = [{"f": "1e-05", "name": "epsilon", "type": 1}, {"name": "scheme", "s": "one_plus_gamma", "type": 3}]
     (answer,) = plugin(("ms_ascend_ops::1::rms_norm", given))
-    assert answer == "MsAscendOpsRmsNorm|epsilon=float 0.000010|scheme=string gemma"
+    assert answer == "MsAscendOpsRmsNorm|epsilon=float 0.000010|scheme=string one_plus_gamma"

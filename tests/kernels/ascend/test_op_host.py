@@ -76,7 +76,7 @@ def test_a_huge_dim_is_tiled_or_refused(name, rounds, capfd):
 @pytest.mark.parametrize("reported", [192 * 1024, 192 * 1024 - 256], ids=["all", "less what CANN keeps"])
 def test_the_unified_buffer_is_the_same_whatever_part_cann_reports(reported):
     shapes, dtypes = [(5, 30000), (30000,)], ["float32", "float32"]
-    attributes = {"epsilon": 1e-6, "scheme": "llama"}
+    attributes = {"epsilon": 1e-6, "scheme": "round_then_scale"}
     expected = _C.tiling("rms_norm", shapes, dtypes, attributes, core_num=40, ub_bytes=module.KERNEL_UB_BYTES)
     assert module.tile("rms_norm", shapes, dtypes, attributes, 40, reported).fields["tileCols"] == expected["tileCols"]
 
@@ -118,7 +118,7 @@ def test_only_a_launch_that_needs_the_barrier_starts_all_cores_together(name, sh
     rows, cols = shape[:1], shape[1:]
     shapes, attributes = {
         "softmax": ([shape], {"axis": -1}),
-        "rms_norm": ([shape, cols], {"epsilon": 1e-6, "scheme": "llama"}),
+        "rms_norm": ([shape, cols], {"epsilon": 1e-6, "scheme": "round_then_scale"}),
         "cross_entropy_grad": ([rows, shape, rows, rows], {"ignore_index": -100}),
     }[name]
     dtypes = ["float32"] * len(shapes)
@@ -130,7 +130,7 @@ def test_only_a_launch_that_needs_the_barrier_starts_all_cores_together(name, sh
 
 
 def test_a_wrong_shape_is_refused_and_said(capfd):
-    attributes = {"epsilon": 1e-6, "scheme": "llama"}
+    attributes = {"epsilon": 1e-6, "scheme": "round_then_scale"}
     assert not module.tile("rms_norm", [(4, 8), (7,)], ["float32"] * 2, attributes, 40).ok
     assert "rms_norm: gamma.shape[0] must equal x.shape[-1] (8), got (7,)" in capfd.readouterr().err
     assert module.infer("rms_norm", [(4, 8), (7,)], ["float32", "float16"], attributes) == (None, None)
@@ -139,7 +139,7 @@ def test_a_wrong_shape_is_refused_and_said(capfd):
 
 def test_a_wrong_attribute_is_refused_and_said(capfd):
     shapes, dtypes = [(4, 8), (8,)], ["float32"] * 2
-    assert not module.tile("rms_norm", shapes, dtypes, {"epsilon": 0.0, "scheme": "llama"}, 40).ok
+    assert not module.tile("rms_norm", shapes, dtypes, {"epsilon": 0.0, "scheme": "round_then_scale"}, 40).ok
     assert "rms_norm: epsilon must be > 0" in capfd.readouterr().err
 
 
