@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
 
-__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat", "rest", "warm_up"]
+__all__ = ["TOLERANCES", "Outcome", "Result", "Sampling", "measure", "repeat", "wait_until_idle", "warm_up"]
 
 # How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
 # gradient of gamma the sum over all rows.
@@ -24,23 +24,23 @@ TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 
 _LONG_CALL_SECONDS = 0.1
-_REST_SECONDS = 0.004
+_IDLE_SECONDS = 0.004
 
 
 @dataclass(frozen=True)
-class Effort:
-    """How long to measure. In each round every provider has its turn: a rest, untimed calls, then timed ones.
+class Sampling:
+    """How long to measure. Each round measures every provider: an idle time, untimed calls, then timed ones.
 
     What a provider has left of the caches to the next one takes that some calls to get back, so all make as many: a
     slower one would be measured with colder caches than a copy otherwise.
     """
 
     rounds: int = 15
-    rest_seconds: float = 0.2  # at most: until no thread of the provider before spins any more, OpenMP's for 30 ms
-    settle_seconds: float = 0.004
-    settle_calls: int = 8
-    turn_seconds: float = 0.02
-    turn_calls: int = 4
+    idle_seconds: float = 0.2  # at most: until no thread of the provider before spins any more, OpenMP's for 30 ms
+    untimed_seconds: float = 0.004
+    untimed_calls: int = 8
+    timed_seconds: float = 0.02
+    timed_calls: int = 4
     warm_up_seconds: float = 0.05  # twice, before the first round
     most_seconds: float = 3.0  # for one provider and case; at least three rounds are made
 
@@ -71,7 +71,7 @@ class Outcome:
         return min(measured, key=lambda result: result.median, default=None)
 
 
-def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Callable[[str], None]) -> Outcome:
+def measure(case: Case, names: list[str], threads: int, sampling: Sampling, tell: Callable[[str], None]) -> Outcome:
     """Check and time the providers on one case. `tell` is told what is going on."""
     results = {name: Result(name) for name in names}
     reference = [values.copy() for values in _check(PROVIDERS[REFERENCE].prepare(case, threads), None, case)]
@@ -85,33 +85,33 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
         except Exception as error:  # whatever another library raises is the reason
             results[name].reason = _one_line(error)
         else:
-            warm_up(prepared.run, effort.warm_up_seconds)
+            warm_up(prepared.run, sampling.warm_up_seconds)
     tell(case.name)
     spent = dict.fromkeys(ready, 0.0)
-    for index in range(effort.rounds):
+    for index in range(sampling.rounds):
         for name, prepared in ready.items():
-            if index >= 3 and spent[name] > effort.most_seconds:
+            if index >= 3 and spent[name] > sampling.most_seconds:
                 continue
             start = time.perf_counter()
-            rest(effort.rest_seconds)
+            wait_until_idle(sampling.idle_seconds)
             prepared.begin()
-            repeat(prepared.run, effort.settle_seconds, effort.settle_calls)
-            results[name].seconds += repeat(prepared.run, effort.turn_seconds, effort.turn_calls)
+            repeat(prepared.run, sampling.untimed_seconds, sampling.untimed_calls)
+            results[name].seconds += repeat(prepared.run, sampling.timed_seconds, sampling.timed_calls)
             spent[name] += time.perf_counter() - start
     return Outcome(case, results)
 
 
-def rest(seconds: float) -> None:
+def wait_until_idle(seconds: float) -> None:
     """Wait until all threads of this process are idle, but no longer than that."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         busy = time.process_time()
-        time.sleep(_REST_SECONDS)
-        if time.process_time() - busy < _REST_SECONDS / 10:
+        time.sleep(_IDLE_SECONDS)
+        if time.process_time() - busy < _IDLE_SECONDS / 10:
             return
 
 
-def warm_up(run: Callable[[], Any], seconds: float = Effort.warm_up_seconds) -> None:
+def warm_up(run: Callable[[], Any], seconds: float = Sampling.warm_up_seconds) -> None:
     """As long as our loops need to be asked for, and to be compiled. What follows a first compiled one may be asked for
     later; calls so long that one fills the time are not made for that again.
     """

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["ShapeRule", "Token"]
+__all__ = ["ShapeRule", "Token", "window_count"]
 
 _TOKEN = re.compile(
     r"(?:(?P<kind>[*~?])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
@@ -125,3 +126,10 @@ class ShapeRule:
     def plain(self) -> bool:
         """Whether the lengths of all tokens follow from the shape alone."""
         return all(sum(token.star for token in side) <= 1 for side in (self.before, self.after))
+
+
+def window_count(along: Any, size: Any, dilation: int, before: int, after: int, stride: int) -> Any:
+    """How many positions a window of `size` elements, `dilation` apart, has along so many elements, padded `before` and
+    `after`; all may be symbols. In C++ it is WindowCount (kernels/interface/launch_config.h).
+    """
+    return (along + before + after - (size - 1) * dilation - 1) // stride + 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from ms_ascend_ops.inference import infer_shapes
 from ms_ascend_ops.registry import Signature
-from ms_ascend_ops.shapes import ShapeRule, Token
+from ms_ascend_ops.shapes import ShapeRule, Token, window_count
 
 __all__ = ["known", "output_shapes"]
 
@@ -91,9 +91,8 @@ def _sizes(rule: ShapeRule, axes: Mapping[str, int], bound: Bound) -> Sizes:
             elif token.star:
                 yield from bound[token.symbol]
             elif token.window:
-                dilation, before, after, stride = (axes[name] for name in token.window[1:])
-                length = (bound[token.window[0]][0] - 1) * dilation + 1
-                yield (bound[token.symbol][0] + before + after - length) // stride + 1
+                attributes = (axes[name] for name in token.window[1:])
+                yield window_count(bound[token.symbol][0], bound[token.window[0]][0], *attributes)
             elif token.symbol:
                 yield bound[token.symbol][0] * token.factor
             else:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor
-from ms_ascend_ops.benchmarks.harness import TOLERANCES, Effort, repeat, warm_up
+from ms_ascend_ops.benchmarks.harness import TOLERANCES, Sampling, repeat, warm_up
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
 from ms_ascend_ops.benchmarks.networks.subject import Phase, build
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS, files, opened, training_step
@@ -85,7 +85,7 @@ class Task:
     """What is measured of each network, and how long."""
 
     machine: Machine
-    effort: Effort
+    sampling: Sampling
     seconds: float  # for a network, about; every phase is measured in at least one round
     memory: bool = True  # run each variant once more, in a process of its own, for its peak memory
     profile: bool = False  # the same, for its time by operator; not of training
@@ -169,7 +169,7 @@ class _Run:
             for run in runs.values():
                 warm_up(run)
             try:
-                _alternate(row, runs, self.task.effort, threads, self.budget, self.tell)
+                _alternate(row, runs, self.task.sampling, threads, self.budget, self.tell)
             finally:
                 if row.rounds:
                     self.keep(row)
@@ -201,7 +201,7 @@ class _Run:
 def _alternate(
     row: Row,
     runs: dict[str, Callable[[], Any]],
-    effort: Effort,
+    sampling: Sampling,
     threads: Sequence[int],
     budget: Budget,
     tell: Callable[[str], None],
@@ -214,16 +214,16 @@ def _alternate(
     for variant in turns:
         row.series[variant] = Series()
     try:
-        for index in range(effort.rounds):
+        for index in range(sampling.rounds):
             if index and not budget.left():
                 break
-            tell(f"{row.name}: round {index + 1} of at most {effort.rounds}")
+            tell(f"{row.name}: round {index + 1} of at most {sampling.rounds}")
             for variant, (count, run) in turns.items():
                 native().set_thread_num(count)
-                times = repeat(run, effort.settle_seconds)
+                times = repeat(run, sampling.untimed_seconds)
                 # In a longer call it does not show what threads of the variant before still do.
-                if times[0] < 100 * effort.settle_seconds:
-                    times = repeat(run, effort.turn_seconds)
+                if times[0] < 100 * sampling.untimed_seconds:
+                    times = repeat(run, sampling.timed_seconds)
                 row.series[variant].rounds.append(times)
     finally:
         native().set_thread_num(usual)

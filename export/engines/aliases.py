@@ -47,11 +47,11 @@ class Writes:
         self.apart: set[int] = set()
         together: set[int] = set()
         for index, node in enumerate(self._nodes):
-            chain = seen.places.get(id(node), ())
-            if not chain or chain[-1].line not in targets:
+            stack = seen.places.get(id(node), ())
+            if not stack or stack[-1].line not in targets:
                 continue
-            line = chain[-1].line
-            old = chain[-1].variables.get(targets[line])
+            line = stack[-1].line
+            old = stack[-1].variables.get(targets[line])
             if old is None or all(i is not old for i in node.inputs):
                 continue  # no tensor, or a conversion of the other operand
             writes.append(_Write(line, index, self._memory(old)))

@@ -31,7 +31,7 @@ from ms_ascend_ops.export.matching.patterns import Row
 from ms_ascend_ops.mindspore_versions import has_fault
 
 __all__ = [
-    "TOLERANCES", "Analysis", "Subject", "Swap", "absent", "analyse", "conditions_of", "drawn", "error_of",
+    "TOLERANCES", "Analysis", "Swap", "Target", "absent", "analyse", "conditions_of", "drawn", "error_of",
     "of_one_sub_cell", "smaller",
 ]  # fmt: skip
 
@@ -65,7 +65,7 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class Subject:
+class Target:
     """A cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
 
     cell: nn.Cell
@@ -139,25 +139,25 @@ class _Version:
     seen: Trace
 
 
-def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
+def analyse(target: Target, calls: Sequence[Any]) -> Analysis:
     """Look for the patterns in one cell. `calls` describe the inputs that it was called with, if they are known."""
-    names = _inputs(subject)
+    names = _inputs(target)
     if names is None or not names:
         return Analysis()
     best = Analysis()
-    candidates = list(calls) or (list(_guesses(subject.cell, names, subject.stored)) if not subject.split else [])
+    candidates = list(calls) or (list(_guesses(target.cell, names, target.stored)) if not target.split else [])
     versions: list[tuple[Mapping[str, Any], _Version]] = []
-    trials: list[tuple[Subject, Mapping[str, Any]]] = []
+    trials: list[tuple[Target, Mapping[str, Any]]] = []
     for inputs in candidates:
-        trial = smaller(subject, inputs)
+        trial = smaller(target, inputs)
         first = "" if trial is None else _version(*trial)
         if isinstance(first, Analysis) and not first.left:
             continue  # nothing, whatever the sizes
-        version = _version(subject, inputs)
+        version = _version(target, inputs)
         if isinstance(version, _Version):
             versions.append((inputs, version))
             alike = isinstance(first, _Version) and first.statements == version.statements
-            trials.append(trial if trial is not None and alike else (subject, inputs))
+            trials.append(trial if trial is not None and alike else (target, inputs))
         elif isinstance(version, Analysis) and not best.left:
             best = version
     if not versions:
@@ -168,11 +168,11 @@ def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
         # The rewrite engine may find smaller places where there is a dropout inside.
         rest = [f for f in version.found if f.fused.dropout]
         return Analysis(left=[(f.row.name, reason) for f in version.found], graph=version.seen.graph, found=rest)
-    return _in_every_dtype(subject, inputs, version, trials[0])
+    return _in_every_dtype(target, inputs, version, trials[0])
 
 
-def _inputs(subject: Subject) -> list[str] | None:
-    parameters = subject.signature.parameters.values()
+def _inputs(target: Target) -> list[str] | None:
+    parameters = target.signature.parameters.values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return None
     return [p.name for p in parameters][1:]
@@ -219,23 +219,23 @@ def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> 
 
 
 def _version(
-    subject: Subject, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
+    target: Target, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
 ) -> _Version | Analysis | str:
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
-        values = drawn(inputs, dtype or subject.stored, subject.stored)
-        seen = subject.trace(subject.cell, values, training=training, dtype=dtype)
+        values = drawn(inputs, dtype or target.stored, target.stored)
+        seen = target.trace(target.cell, values, training=training, dtype=dtype)
     else:
-        seen = subject.stock(inputs)
+        seen = target.stock(inputs)
     if isinstance(seen, str):
         return seen
-    found, left = find(seen.graph, subject.patterns, subject.level, slower)
+    found, left = find(seen.graph, target.patterns, target.level, slower)
     own = [f for f in found if not of_one_sub_cell(f)]
     reasons = [(p.row.name, p.reason) for p in left if p.root.origin is None]
     if not own:
         return Analysis(left=reasons, graph=seen.graph)
     try:
-        statements = tuple(emit(subject.cell, seen, own))
+        statements = tuple(emit(target.cell, seen, own))
     except NotPortableError as error:
         return Analysis(left=[*((f.row.name, str(error)) for f in own), *reasons], graph=seen.graph, found=own)
     return _Version(statements, own, left, seen)
@@ -246,17 +246,17 @@ def of_one_sub_cell(found: Found) -> bool:
     return found.root.origin is not None and all(n.origin is found.root.origin for n in found.inside)
 
 
-def smaller(subject: Subject, inputs: Mapping[str, Any]) -> tuple[Subject, dict[str, Any]] | None:
+def smaller(target: Target, inputs: Mapping[str, Any]) -> tuple[Target, dict[str, Any]] | None:
     """The cell with inputs, and results of its sub-cells, of the same form that hold less; None where there are none.
 
     Images and sequences shrink, each size by the same factor; what a parameter has as a size stays. A cell that does
     not take that fails, and whoever asks takes the real sizes.
     """
-    returns = {id(cell): subject.returns.get(id(cell)) for _, cell in subject.cell.cells_and_names()}
+    returns = {id(cell): target.returns.get(id(cell)) for _, cell in target.cell.cells_and_names()}
     specs = [spec for value in (*inputs.values(), *returns.values()) for spec in _specs(value)]
     if not any(math.prod(spec.shape) >= _LARGE for spec in specs) or any(s.repeats or s.turns for s in specs):
         return None
-    fixed = {size for parameter in subject.cell.get_parameters() for size in parameter.shape}
+    fixed = {size for parameter in target.cell.get_parameters() for size in parameter.shape}
     sizes = {size for spec in specs for size in spec.shape}
     open_sizes = {size for size in sizes if size > _FEW and size not in fixed}
     common = math.gcd(*open_sizes)
@@ -277,7 +277,7 @@ def smaller(subject: Subject, inputs: Mapping[str, Any]) -> tuple[Subject, dict[
         return replace(value, shape=tuple(shrunk.get(size, size) for size in value.shape))
 
     changed = {key: resized(value) for key, value in returns.items() if value is not None}
-    return replace(subject, returns=changed, watched={}), {name: resized(value) for name, value in inputs.items()}
+    return replace(target, returns=changed, watched={}), {name: resized(value) for name, value in inputs.items()}
 
 
 _LARGE, _FEW = 2**14, 4
@@ -292,10 +292,10 @@ def _specs(value: Any) -> Iterator[Spec]:
 
 
 def _varies(
-    trial: tuple[Subject, Mapping[str, Any]], versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis
+    trial: tuple[Target, Mapping[str, Any]], versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis
 ) -> str:
     """Why one construct does not do for all inputs, if so. `trial`: with what it is tried."""
-    subject, inputs = trial
+    target, inputs = trial
     version = versions[0][1]
     if any(v.statements != version.statements for _, v in versions):
         return "it does something else for inputs of another shape"
@@ -310,63 +310,63 @@ def _varies(
             return spec
         return replace(spec, shape=(spec.shape[0] + 1, *spec.shape[1:]))
 
-    again = _version(subject, {name: grown(spec) for name, spec in inputs.items()})
+    again = _version(target, {name: grown(spec) for name, spec in inputs.items()})
     if isinstance(again, _Version) and again.statements != version.statements:
         return "it does something else for another batch"
-    trained = _version(subject, inputs, training=True)
+    trained = _version(target, inputs, training=True)
     if not isinstance(trained, _Version) or trained.statements != version.statements:
         return "it does something else in training (dropout?)"
     return ""
 
 
 def _in_every_dtype(
-    subject: Subject, inputs: Mapping[str, Any], version: _Version, trial: tuple[Subject, Mapping[str, Any]]
+    target: Target, inputs: Mapping[str, Any], version: _Version, trial: tuple[Target, Mapping[str, Any]]
 ) -> Analysis:
     """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct.
 
     `trial`: with what it is tried in other dtypes than its own.
     """
-    stored = subject.stored
+    stored = target.stored
     construct = load_source(
-        type(subject.cell).__name__,
+        type(target.cell).__name__,
         f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",
     ).construct
     made = bypassed(version.seen.graph)
-    error = error_of(subject, inputs, stored, version.seen, construct)
+    error = error_of(target, inputs, stored, version.seen, construct)
     if not error <= TOLERANCES[stored]:
         text = f"its {stored} result is {error:.1e} away from the fused operator's"
         return Analysis(left=[(f.row.name, text) for f in version.found], graph=version.seen.graph)
     errors = {stored: error, **_errors(trial, version.statements, construct)}
     accepted = [dtype for dtype, error in errors.items() if error <= TOLERANCES[dtype]]
     notes = [f"{d} within {errors[d]:.0e}" for d in accepted if d != "float32" and errors[d] > 0]
-    conditions = conditions_of(subject, inputs, accepted)
+    conditions = conditions_of(target, inputs, accepted)
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
-    make = partial(subclass, statements=version.statements, conditions=conditions, method=subject.method)
+    make = partial(subclass, statements=version.statements, conditions=conditions, method=target.method)
     return Analysis(Swap(make, version.found, notes, made), graph=version.seen.graph, found=version.found)
 
 
 def _errors(
-    trial: tuple[Subject, Mapping[str, Any]], statements: tuple[str, ...], construct: Callable[..., Any]
+    trial: tuple[Target, Mapping[str, Any]], statements: tuple[str, ...], construct: Callable[..., Any]
 ) -> Mapping[str, float]:
     """How far the construct is from the stock one in the dtypes that are not its own, as far as it takes them.
 
     Cells that differ in sizes alone, and become the same statements, are tried once.
     """
-    subject, inputs = trial
+    target, inputs = trial
     kinds = [(n, (len(v.shape), v.dtype) if isinstance(v, Spec) else type(v)) for n, v in inputs.items()]
-    key = subject.form, subject.method, subject.split, statements, repr(kinds)
-    if subject.form is not None and key in subject.errors:
-        return subject.errors[key]
+    key = target.form, target.method, target.split, statements, repr(kinds)
+    if target.form is not None and key in target.errors:
+        return target.errors[key]
     errors = {}
     for dtype in _FLOATS:
-        if dtype == subject.stored or (dtype == "bfloat16" and has_fault("bfloat16 on a CPU")):
+        if dtype == target.stored or (dtype == "bfloat16" and has_fault("bfloat16 on a CPU")):
             continue
-        same = _version(subject, inputs, dtype)
+        same = _version(target, inputs, dtype)
         if isinstance(same, _Version) and same.statements == statements:
-            errors[dtype] = error_of(subject, inputs, dtype, same.seen, construct)
-    subject.errors[key] = errors
+            errors[dtype] = error_of(target, inputs, dtype, same.seen, construct)
+    target.errors[key] = errors
     return errors
 
 
@@ -376,15 +376,15 @@ def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
 
 
 def error_of(
-    subject: Subject, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
+    target: Target, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
 ) -> float:
     """The largest difference between the two constructs on random inputs, relative to the magnitude of its row.
 
     What a convolution makes has channels beside places, of which there may be one: its row is a sample.
     """
-    values = drawn(inputs, dtype, subject.stored)
-    cast = "" if dtype == subject.stored else dtype
-    fused = subject.trace(subject.cell, values, construct=construct, dtype=cast)
+    values = drawn(inputs, dtype, target.stored)
+    cast = "" if dtype == target.stored else dtype
+    fused = target.trace(target.cell, values, construct=construct, dtype=cast)
     if isinstance(fused, str):
         return float("inf")
     if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:
@@ -411,32 +411,32 @@ def _flat(values: Any) -> list[Any]:
     return [leaf for v in values for leaf in _flat(v)] if isinstance(values, tuple) else [values]
 
 
-def absent(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, bool]:
+def absent(target: Target, inputs: Mapping[str, Any]) -> dict[str, bool]:
     """Of the arguments of which the conditions tell: whether they are None."""
     known = {}
-    for name, parameter in subject.signature.parameters.items():
+    for name, parameter in target.signature.parameters.items():
         value = inputs.get(name, parameter.default)
-        if value is None or (isinstance(value, Spec) and _may_be_none(subject, parameter)):
+        if value is None or (isinstance(value, Spec) and _may_be_none(target, parameter)):
             known[name] = value is None
     return known
 
 
-def _may_be_none(subject: Subject, parameter: inspect.Parameter) -> bool:
-    return parameter.default is None or subject.function is not None
+def _may_be_none(target: Target, parameter: inspect.Parameter) -> bool:
+    return parameter.default is None or target.function is not None
 
 
-def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
+def conditions_of(target: Target, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
     """What must hold of the inputs for the construct that was derived from watching."""
     conditions = []
-    defaults = subject.signature.parameters
+    defaults = target.signature.parameters
     for name, parameter in defaults.items():
         value = inputs.get(name, parameter.default)
         if name == "self" or value is OWNER:
             continue
         if isinstance(value, Spec):
-            if _may_be_none(subject, parameter):
+            if _may_be_none(target, parameter):
                 conditions.append(f"{name} is not None")
-            if value.dtype == subject.stored and len(accepted) < len(_FLOATS):
+            if value.dtype == target.stored and len(accepted) < len(_FLOATS):
                 dtypes = " or ".join(f"{name}.dtype == mindspore.{d}" for d in accepted)
                 conditions.append(f"({dtypes})" if len(accepted) > 1 else dtypes)
         elif value is None:

@@ -12,7 +12,7 @@ from ms_ascend_ops.cells.exchange import exchange
 from ms_ascend_ops.cells.expert_blocks import given_back, is_block
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.export.graphs.modes import quiet
-from ms_ascend_ops.export.graphs.probe import settle
+from ms_ascend_ops.export.graphs.probe import synchronize
 from ms_ascend_ops.export.reports.report import Entry
 
 __all__ = ["PATTERN", "Experts", "is_block"]
@@ -32,7 +32,7 @@ class Experts:
         self._net, self._stock = net, list(net.trainable_params())
         self._exchanged: list[tuple[nn.Cell, MoEFeedForward]] = []
 
-    def exchange(self, block: nn.Cell, place: str, level: str, obstacle: str) -> tuple[Entry, MoEFeedForward | None]:
+    def exchange(self, block: nn.Cell, place: str, level: str, reason: str) -> tuple[Entry, MoEFeedForward | None]:
         """Put the layer in the place of a block, if it computes the same; what the report says, and the layer."""
 
         def left(reason: str) -> tuple[Entry, None]:
@@ -42,15 +42,15 @@ class Experts:
             return left(f"level {LEVEL} puts MoEFeedForward here, which has parameters of its own")
         if not place:
             return left("it is the network itself: MoEFeedForward.of(network) makes the layer")
-        if obstacle:
-            return left(obstacle)
+        if reason:
+            return left(reason)
         try:
             with quiet():
                 layer = MoEFeedForward.of(block)
         except ValueError as error:  # what the layer does not do
             return left(str(error))
         except Exception as error:  # operators without a kernel on this machine, say
-            settle()
+            synchronize()
             first = next(iter(str(error).strip().splitlines()), type(error).__name__)
             return left(f"it cannot be called here, so not be compared: {first}")
         layer.put_into(self._net, place)

@@ -13,26 +13,26 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent
+from ms_ascend_ops.export.engines.cell_engine import Analysis, Target, absent
 from ms_ascend_ops.export.engines.flat import Flat, flatten_function
 from ms_ascend_ops.export.engines.generated import guard, load_source, stock_of, with_construct
 from ms_ascend_ops.export.engines.rewrite_engine import rewrite
 from ms_ascend_ops.export.engines.statements import NotSimpleError, parsed
 from ms_ascend_ops.export.graphs.specs import OWNER
 
-__all__ = ["likeness", "rewrite_function"]
+__all__ = ["equivalence_key", "rewrite_function"]
 
 
-def rewrite_function(subject: Subject, name: str, calls: Sequence[Mapping[str, Any]], *, drop: bool) -> Analysis:
-    """Find statements to replace in `subject.function`, which its construct calls `name`, and called like this.
+def rewrite_function(target: Target, name: str, calls: Sequence[Mapping[str, Any]], *, drop: bool) -> Analysis:
+    """Find statements to replace in `target.function`, which its construct calls `name`, and called like this.
 
     Eager attention returns its probabilities, too, which nobody reads as a rule. With `drop`, they become None where
     that makes it one operator.
     """
-    best = _rewritten(subject, name, calls)
-    seen = subject.stock(calls[0]) if drop else ""
+    best = _rewritten(target, name, calls)
+    seen = target.stock(calls[0]) if drop else ""
     if not isinstance(seen, str) and isinstance(seen.values, tuple) and len(seen.values) > 1:
-        unread = replace(subject, unread=frozenset(range(1, len(seen.values))), watched={})
+        unread = replace(target, unread=frozenset(range(1, len(seen.values))), watched={})
         other = _rewritten(unread, name, calls)
         if other.swap is not None and any(item.fused.op == _ATTENTION for item in other.swap.found):
             other.swap.unread = True
@@ -44,15 +44,15 @@ def rewrite_function(subject: Subject, name: str, calls: Sequence[Mapping[str, A
 _ATTENTION = "flash_attention"
 
 
-def _rewritten(subject: Subject, name: str, calls: Sequence[Mapping[str, Any]]) -> Analysis:
-    function = subject.function
+def _rewritten(target: Target, name: str, calls: Sequence[Mapping[str, Any]]) -> Analysis:
+    function = target.function
     try:
-        flat = flatten_function(function, absent(subject, calls[0]), subject.unread)
-        construct = parsed(inspect.unwrap(type(subject.cell).construct))
+        flat = flatten_function(function, absent(target, calls[0]), target.unread)
+        construct = parsed(inspect.unwrap(type(target.cell).construct))
     except (NotSimpleError, SyntaxError, NameError):
         return Analysis()
-    asked = _asked_for(construct.args) if subject.unread else []
-    result = rewrite(subject, flat, calls, partial(_class, name=name, function=function, asked=asked))
+    asked = _asked_for(construct.args) if target.unread else []
+    result = rewrite(target, flat, calls, partial(_class, name=name, function=function, asked=asked))
     return Analysis() if isinstance(result, str) else result
 
 
@@ -84,18 +84,18 @@ def _class(
     return with_construct(stock, made, "\n".join([source, *guarded.lines]))
 
 
-def likeness(subject: Subject, name: str, calls: Sequence[Mapping[str, Any]]) -> Any:
+def equivalence_key(target: Target, name: str, calls: Sequence[Mapping[str, Any]]) -> Any:
     """Equal where a function does the same: what it reads of the cell is the same, and its inputs are alike."""
-    function = subject.function
+    function = target.function
     owners = {key for key, value in calls[0].items() if value is OWNER}
     try:
         tree = parsed(function)
     except NotSimpleError:
-        return id(subject.cell), name
+        return id(target.cell), name
     names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in owners]
     read = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.value in names]
-    values = {n.attr: getattr(subject.cell, n.attr, None) for n in read}
+    values = {n.attr: getattr(target.cell, n.attr, None) for n in read}
     plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in values.values())
     # The cell may go on to another function.
-    own = id(subject.cell) if len(names) > len(read) or not plain else repr(values)
-    return type(subject.cell), name, own, repr(calls)
+    own = id(target.cell) if len(names) > len(read) or not plain else repr(values)
+    return type(target.cell), name, own, repr(calls)

@@ -12,7 +12,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.engines.experts import Experts
 from ms_ascend_ops.export.graphs.modes import graph_mode
-from ms_ascend_ops.export.graphs.probe import settle
+from ms_ascend_ops.export.graphs.probe import synchronize
 from ms_ascend_ops.export.graphs.state import State
 from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure
 from ms_ascend_ops.export.reports.report import Difference, Report
@@ -103,7 +103,7 @@ class Proof:
         try:
             return bool(self._from_state(lambda: loses_gradients(self._net, self._calls, changed.stock)))
         except Exception:  # a network that is for inference only, or operators without a gradient on this machine
-            settle()
+            synchronize()
             return False
 
     def _check_graph(self, report: Report, changed: _Changed) -> None:
@@ -132,7 +132,7 @@ class Proof:
             with graph_mode():
                 return self._measure(self._gradients)
         except Exception as error:
-            settle()
+            synchronize()
             lines = str(error).strip().splitlines()
             return f"{type(error).__name__}: {lines[0] if lines else ''}"
 

@@ -17,8 +17,8 @@ from ms_ascend_ops.export.engines.aliases import Writes, written_apart
 from ms_ascend_ops.export.engines.cell_engine import (
     TOLERANCES,
     Analysis,
-    Subject,
     Swap,
+    Target,
     conditions_of,
     drawn,
     error_of,
@@ -49,7 +49,7 @@ def flat_source(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat | str:
 
 
 def rewrite(
-    subject: Subject,
+    target: Target,
     flat: Flat,
     calls: Sequence[Mapping[str, Any]],
     make: Callable[..., type] | None = None,
@@ -59,11 +59,11 @@ def rewrite(
     `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
     default that is a construct. A text says why the cell cannot be looked at.
     """
-    first = _rewrite(subject, flat, calls, make)
+    first = _rewrite(target, flat, calls, make)
     if isinstance(first, str) or not (missing := _nameless(first)):
         return first
     inner = flat.inlined()  # a value of a function that is called has a name there
-    second = first if inner is None else _rewrite(subject, inner, calls, make)
+    second = first if inner is None else _rewrite(target, inner, calls, make)
     return second if not isinstance(second, str) and second.swap is not None and _nameless(second) < missing else first
 
 
@@ -76,20 +76,20 @@ _NO_NAME = "a value that it needs has no name there"
 
 
 def _rewrite(
-    subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]], make: Callable[..., type] | None
+    target: Target, flat: Flat, calls: Sequence[Mapping[str, Any]], make: Callable[..., type] | None
 ) -> Analysis | str:
-    stored = subject.stored
+    stored = target.stored
     inputs = drawn(calls[0], stored, stored)
-    seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
+    seen = target.trace(target.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    owned = {name: subject.cell for name, value in calls[0].items() if value is OWNER}
+    owned = {name: target.cell for name, value in calls[0].items() if value is OWNER}
     owners = {name: {**known, **(owned if name == flat.name else {})} for name, known in flat.owners.items()}
     effects = Effects(flat.names, flat.functions, owners)
     staying: dict[tuple[int, str], str] = {}
     while True:
-        edits = _Edits(subject.cell, flat, seen, staying)
-        result = _edited_places(subject, edits, calls[0])
+        edits = _Edits(target.cell, flat, seen, staying)
+        result = _edited_places(target, edits, calls[0])
         if not result.found:
             return result
         try:
@@ -100,12 +100,12 @@ def _rewrite(
         if not running:
             break
         staying |= running  # smaller places in these are looked for then
-    difference = max(_error(subject, inputs, edited.flat) for inputs in calls)
+    difference = max(_error(target, inputs, edited.flat) for inputs in calls)
     if not difference <= TOLERANCES[stored]:
         return _none_of(result, f"its result is {difference:.1e} away from the fused one")
     # What was watched is one choice of optional inputs.
-    accepted = [stored, *_other_dtypes(subject, calls[0], edits.flat, edited.flat)]
-    conditions = conditions_of(subject, calls[0], accepted)
+    accepted = [stored, *_other_dtypes(target, calls[0], edits.flat, edited.flat)]
+    conditions = conditions_of(target, calls[0], accepted)
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
     result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
     return result
@@ -118,16 +118,16 @@ def _none_of(result: Analysis, reason: str) -> Analysis:
     return result
 
 
-def _edited_places(subject: Subject, edits: _Edits, call: Mapping[str, Any]) -> Analysis:
+def _edited_places(target: Target, edits: _Edits, call: Mapping[str, Any]) -> Analysis:
     """Find places and edit the lines for them."""
     seen = edits.seen
-    found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
+    found, left = find(seen.graph, target.patterns, target.level, edits.refusal)
     if any(item.fused.dropout for item in found):
-        reason = _dropout(subject, edits, call, found)
+        reason = _dropout(target, edits, call, found)
         if reason:
             # What is inside of these places is looked for then.
             found, left = find(
-                seen.graph, subject.patterns, subject.level, lambda f: (f.fused.dropout and reason) or edits.refusal(f)
+                seen.graph, target.patterns, target.level, lambda f: (f.fused.dropout and reason) or edits.refusal(f)
             )
     result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     for item in found:
@@ -141,14 +141,14 @@ def _edited_places(subject: Subject, edits: _Edits, call: Mapping[str, Any]) -> 
     return result
 
 
-def _dropout(subject: Subject, edits: _Edits, call: Mapping[str, Any], found: Sequence[Found]) -> str:
+def _dropout(target: Target, edits: _Edits, call: Mapping[str, Any], found: Sequence[Found]) -> str:
     """Why places in which there may be a dropout must stay: in training they are not the same."""
     flat, seen = edits.flat, edits.seen
-    inputs = drawn(call, subject.stored, subject.stored)
-    trained = subject.trace(subject.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
+    inputs = drawn(call, target.stored, target.stored)
+    trained = target.trace(target.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
     if isinstance(trained, str):
         return f"it cannot be watched in training ({trained})"
-    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained, {}).refusal)
+    others, left = find(trained.graph, target.patterns, target.level, _Edits(target.cell, flat, trained, {}).refusal)
 
     def lines(trace: Trace, places: Sequence[Found]) -> list[list[int]]:
         roots = [trace.places.get(id(item.root), ()) for item in places if item.fused.dropout]
@@ -160,23 +160,23 @@ def _dropout(subject: Subject, edits: _Edits, call: Mapping[str, Any], found: Se
     return f"in training {reasons[0]}" if reasons else "it does something else in training (dropout?)"
 
 
-def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
-    seen = subject.stock(inputs)
+def _error(target: Target, inputs: Mapping[str, Any], edited: Flat) -> float:
+    seen = target.stock(inputs)
     if isinstance(seen, str):
         return float("inf")
-    error: float = error_of(subject, inputs, subject.stored, seen, edited.function)
+    error: float = error_of(target, inputs, target.stored, seen, edited.function)
     return error
 
 
-def _other_dtypes(subject: Subject, inputs: Mapping[str, Any], flat: Flat, edited: Flat) -> Iterator[str]:
+def _other_dtypes(target: Target, inputs: Mapping[str, Any], flat: Flat, edited: Flat) -> Iterator[str]:
     """Those in which the edited construct does the same, too, where that may round in other places."""
-    for dtype in TOLERANCES if subject.level >= "O2" else ():
-        if dtype != subject.stored:
-            values = drawn(inputs, dtype, subject.stored)
-            seen = subject.trace(subject.cell, values, construct=flat.function, dtype=dtype)
+    for dtype in TOLERANCES if target.level >= "O2" else ():
+        if dtype != target.stored:
+            values = drawn(inputs, dtype, target.stored)
+            seen = target.trace(target.cell, values, construct=flat.function, dtype=dtype)
             if isinstance(seen, str):
                 continue
-            if error_of(subject, inputs, dtype, seen, edited.function) <= TOLERANCES[dtype]:
+            if error_of(target, inputs, dtype, seen, edited.function) <= TOLERANCES[dtype]:
                 yield dtype
 
 
@@ -209,14 +209,14 @@ class _Edits:
             return reason
         if staying := self.staying.get((id(found.root), found.row.op)):
             return staying
-        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
-        if of_one_sub_cell(found) or any(not chain for chain in chains):
+        stacks = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
+        if of_one_sub_cell(found) or any(not stack for stack in stacks):
             return ""
         if any(self._learned(found.inputs[i]) for i in found.fused.constant):
             return "a gradient may be needed that the operator does not give"
         if self.writes.are_inside(found.inside) or any(self.writes.change(i, found.root) for i in found.inputs):
             return "a statement as `x += y` changes a value in place that is used as it was, too"
-        depth = _common_depth(chains)
+        depth = _common_depth(stacks)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
         named = (self._name(i, first) or self._keep(i, first, depth, {}) for i in found.inputs)
         return "" if all(named) else _NO_NAME
@@ -224,9 +224,9 @@ class _Edits:
     def runs(self, found: Found, edited: Edited) -> str:
         """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
         nodes = [n for n in found.inside if n.kind.removesuffix("View") in _HEAVY and id(n) in self.seen.places]
-        chains = [self.seen.places[id(n)] for n in nodes]
+        stacks = [self.seen.places[id(n)] for n in nodes]
         depth = _common_depth([self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"])
-        lines = {chain[depth].line for chain in chains if len(chain) > depth} - set(self.lines) - edited.gone
+        lines = {stack[depth].line for stack in stacks if len(stack) > depth} - set(self.lines) - edited.gone
         if not lines:
             return ""
         names = sorted({name for line in lines for name in self.flat.targets(line)})
@@ -234,10 +234,10 @@ class _Edits:
 
     def add(self, found: Found) -> str:
         """Edit the lines for one place; a text says why that cannot be."""
-        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
-        if any(not chain for chain in chains):
+        stacks = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
+        if any(not stack for stack in stacks):
             return "a part of it is not in the source of the construct"
-        depth = _common_depth(chains)
+        depth = _common_depth(stacks)
         fused = found.fused
         outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
@@ -275,8 +275,8 @@ class _Edits:
         nodes = self.seen.graph.nodes
         last = max(i for i, n in enumerate(nodes) if any(n is o for o in found.outputs.values()))
         for node in nodes[last + 1 :]:
-            chain = self.seen.places.get(id(node), ())
-            if len(chain) <= depth or (chain[depth].function, chain[depth].line) != (frame.function, frame.line):
+            stack = self.seen.places.get(id(node), ())
+            if len(stack) <= depth or (stack[depth].function, stack[depth].line) != (frame.function, frame.line):
                 break
             if id(node) not in within and node.kind != "TupleGetItem":
                 return True
@@ -322,8 +322,8 @@ class _Edits:
             lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
             return kept
         # An argument, or a value of a branch: in front of the statement that takes its name.
-        chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
-        places = [f for chain in chains for f in chain if f.function == frame.function]
+        stacks = (frames[depth : depth + 1] for frames in self.seen.places.values())
+        places = [f for stack in stacks for f in stack if f.function == frame.function]
         for name in sorted({name for place in places for name, value in place.variables.items() if value is node}):
             takers = [n for n in self.flat.lines_of(frame.function, frame.line) if name in self.flat.targets(n)]
             takers = [n for n in takers if self.flat.always_before(n, frame.line)]
@@ -345,10 +345,10 @@ class _Edits:
 
     def _named_before(self, node: Node, frame: Frame, depth: int) -> tuple[int, str] | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""
-        chain = self.seen.places.get(id(node), ())
-        if len(chain) <= depth or chain[depth].function != frame.function:
+        stack = self.seen.places.get(id(node), ())
+        if len(stack) <= depth or stack[depth].function != frame.function:
             return None
-        line = chain[depth].line
+        line = stack[depth].line
         if not self.flat.always_before(line, frame.line) or line in self.lines:
             return None
         later = [f for frames in self.seen.places.values() for f in frames[depth : depth + 1]]
@@ -389,9 +389,9 @@ def _parameters(cell: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Paramete
         yield from _parameters(child, f"{prefix}{name}.")
 
 
-def _common_depth(chains: Sequence[Any]) -> int:
-    """How deep the innermost function lies that all of the chains of calls go through."""
+def _common_depth(stacks: Sequence[Any]) -> int:
+    """How deep the innermost function lies that all of the call stacks go through."""
     depth = 0
-    while all(len(c) > depth + 1 for c in chains) and len({(c[depth].function, c[depth].line) for c in chains}) == 1:
+    while all(len(c) > depth + 1 for c in stacks) and len({(c[depth].function, c[depth].line) for c in stacks}) == 1:
         depth += 1
     return depth

@@ -14,10 +14,10 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.export.engines import function_engine, rewrite_engine
-from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, analyse
+from ms_ascend_ops.export.engines.cell_engine import Analysis, Target, absent, analyse
+from ms_ascend_ops.export.engines.equivalence import equivalence_key, form_of, unsupported_reason
 from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
-from ms_ascend_ops.export.engines.likeness import form_of, likeness_of, obstacle_of
 from ms_ascend_ops.export.engines.proof import Proof
 from ms_ascend_ops.export.engines.timing import GRAPH, PYNATIVE, running
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
@@ -250,7 +250,7 @@ class _Walk:
         if self.experts is None or not is_block(cell) or isinstance(cell, MoEFeedForward):
             return cell
         inside = [name for name, _ in cell.cells_and_names() if name and not name.startswith("shared_experts")]
-        entry, layer = self.experts.exchange(cell, place, self.level, obstacle_of(cell, inside))
+        entry, layer = self.experts.exchange(cell, place, self.level, unsupported_reason(cell, inside))
         self.report.entries.append(entry)
         if layer is None:
             return cell
@@ -277,7 +277,7 @@ class _Walk:
     def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
         """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
         kinds = self.observed.kinds(cell)
-        key = likeness_of(cell), repr(kinds)
+        key = equivalence_key(cell), repr(kinds)
         if key not in self._known:
             self._known[key] = self._search(cell, kinds)
         return self._give(cell, place or "the network", self._known[key])
@@ -288,18 +288,18 @@ class _Walk:
         if type(cell) in _PLAIN:
             return found
         form = tuple(form_of(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
-        subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
-        subject = replace(subject, state=self.observed.state)
-        if (op := operator_of(cell)) and op not in subject.layers:
+        target = Target(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
+        target = replace(target, state=self.observed.state)
+        if (op := operator_of(cell)) and op not in target.layers:
             return found
         for calls in kinds or [[]]:
-            analysis, engine = analyse(subject, calls), "cell"
+            analysis, engine = analyse(target, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
-                flat = self._flat(cell, absent(subject, calls[0]))
+                flat = self._flat(cell, absent(target, calls[0]))
                 engine = "rewrite"
                 changed = flat
                 if not isinstance(flat, str):
-                    changed = rewrite_engine.rewrite(subject, flat, calls)
+                    changed = rewrite_engine.rewrite(target, flat, calls)
                 # Where the second engine cannot even look, its reason stands besides that of the first.
                 analysis = (
                     Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
@@ -309,9 +309,9 @@ class _Walk:
             if engine in self.engines:
                 found.analyses.append((engine, analysis))
         if "cell" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
-            found.analyses = self._parts(subject, kinds) or found.analyses
+            found.analyses = self._parts(target, kinds) or found.analyses
         if "rewrite" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
-            found.analyses += self._functions(subject)
+            found.analyses += self._functions(target)
         # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
@@ -325,27 +325,27 @@ class _Walk:
             self._flats[key] = rewrite_engine.flat_source(cell, absent)
         return self._flats[key]
 
-    def _parts(self, subject: Subject, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
+    def _parts(self, target: Target, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
         """What the first engine finds behind the edges of a construct: in its methods, and in linear layers."""
         found: list[tuple[str, Analysis]] = []
         gated = [row for row in self.patterns if row.op in _GATED]
-        if any(activation_of(child) for child in sub_cells(subject.cell).values()):
-            split = replace(subject, patterns=gated, split=True, watched={})
+        if any(activation_of(child) for child in sub_cells(target.cell).values()):
+            split = replace(target, patterns=gated, split=True, watched={})
             found += [("cell", analysis) for calls in kinds if (analysis := analyse(split, calls)).swap is not None]
-        for name in self.observed.methods.get(id(subject.cell), {}):
-            method = replace(subject, method=name, watched={})
-            calls = self.observed.kinds(subject.cell, name)
+        for name in self.observed.methods.get(id(target.cell), {}):
+            method = replace(target, method=name, watched={})
+            calls = self.observed.kinds(target.cell, name)
             found += [("cell", analysis) for call in calls if (analysis := analyse(method, call)).swap is not None]
         return found
 
-    def _functions(self, subject: Subject) -> list[tuple[str, Analysis]]:
+    def _functions(self, target: Target) -> list[tuple[str, Analysis]]:
         """What the second engine finds in the functions that a construct calls which it does not take itself."""
         found: list[tuple[str, Analysis]] = []
-        named = functions_of(inspect.unwrap(type(subject.cell).construct))
-        for name in self.observed.functions.get(id(subject.cell), {}):
-            part = replace(subject, function=named[name], watched={})
-            for calls in self.observed.kinds(subject.cell, function=name):
-                key = function_engine.likeness(part, name, calls)
+        named = functions_of(inspect.unwrap(type(target.cell).construct))
+        for name in self.observed.functions.get(id(target.cell), {}):
+            part = replace(target, function=named[name], watched={})
+            for calls in self.observed.kinds(target.cell, function=name):
+                key = function_engine.equivalence_key(part, name, calls)
                 if key not in self._called:
                     self._called[key] = function_engine.rewrite_function(part, name, calls, drop=self.drop)
                 found.append(("rewrite", self._called[key]))
@@ -355,9 +355,9 @@ class _Walk:
 
     def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
         """Give a cell the class that was made for it, and enter in the report what that changes."""
-        obstacle = obstacle_of(cell, found.layers()) if found.kind else ""
-        self.report.entries.extend(found.entries(name, obstacle))
-        if found.kind is None or obstacle:
+        reason = unsupported_reason(cell, found.layers()) if found.kind else ""
+        self.report.entries.extend(found.entries(name, reason))
+        if found.kind is None or reason:
             return set()
         stock = type(cell)
         object.__setattr__(cell, "__class__", found.kind)
@@ -390,7 +390,7 @@ class _Found:
     kind: type | None = None
     analyses: list[tuple[str, Analysis]] = field(default_factory=list)
 
-    def entries(self, name: str, obstacle: str) -> list[Entry]:
+    def entries(self, name: str, reason: str) -> list[Entry]:
         """The lines of the report for one such cell. What is there for every choice of inputs is one line."""
         lines: Counter[Entry] = Counter()
         for engine, analysis in self.analyses:
@@ -400,8 +400,8 @@ class _Found:
             if analysis.swap is not None:
                 for item in analysis.swap.found:
                     notes = [*([item.fused.note] if item.fused.note else []), *analysis.swap.notes]
-                    text = obstacle or "; ".join(notes)
-                    own[Entry(name, item.row.name, engine, not obstacle, text)] += 1
+                    text = reason or "; ".join(notes)
+                    own[Entry(name, item.row.name, engine, not reason, text)] += 1
             lines |= own
         return sorted(lines.elements(), key=lambda entry: not entry.replaced)
 

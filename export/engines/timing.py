@@ -16,7 +16,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.graphs.modes import graph_mode, pynative, quiet
-from ms_ascend_ops.export.graphs.probe import settle
+from ms_ascend_ops.export.graphs.probe import synchronize
 from ms_ascend_ops.export.matching.find import Found
 
 from ms_ascend_ops import loop_compiler
@@ -102,7 +102,7 @@ def _runs(convolution: nn.Cell, image: Tensor) -> bool:
     try:
         convolution(image).asnumpy()
     except Exception:
-        settle()
+        synchronize()
         return False
     return True
 

@@ -10,7 +10,7 @@ from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.cells.conv2d import is_convolution
 from ms_ascend_ops.cells.conv2d import settings as convolution_settings
 from ms_ascend_ops.export.graphs.bypass import bypassing
-from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells
+from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, sub_cells, synchronize
 
 __all__ = ["activation_of", "is_small", "matrix_of", "operator_of", "width_of", "without_activation"]
 
@@ -35,7 +35,7 @@ def without_activation(cell: nn.Cell, activation: str, args: Sequence[Any]) -> b
         parts = run(detached(cell._cells[activation]), function(detached(cell), *args))
         return bool(np.array_equal(read(whole), read(parts)))
     except Exception:  # it takes other inputs
-        settle()
+        synchronize()
         return False
 
 

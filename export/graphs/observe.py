@@ -15,7 +15,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 from ms_ascend_ops.export.graphs.modes import evaluating, pynative
-from ms_ascend_ops.export.graphs.probe import settle
+from ms_ascend_ops.export.graphs.probe import synchronize
 from ms_ascend_ops.export.graphs.specs import OWNER, Spec, spec_of
 from ms_ascend_ops.export.graphs.state import State
 
@@ -82,7 +82,7 @@ def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
             try:
                 observed.outputs.append(net(*inputs))
             except Exception:  # operators without a kernel on this machine: what ran before is known
-                settle()
+                synchronize()
     return observed
 
 

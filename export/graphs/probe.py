@@ -27,8 +27,8 @@ __all__ = [
     "read",
     "rebound",
     "run",
-    "settle",
     "sub_cells",
+    "synchronize",
     "tensor",
 ]
 
@@ -117,12 +117,12 @@ def observe(cell: nn.Cell, *inputs: Tensor) -> Observation:
             return Observation(error=f"it returns {type(result).__name__}")
         return Observation(read(result), dtype_name(result.dtype))  # reading also waits for errors of its operators
     except Exception as error:
-        settle()
+        synchronize()
         lines = str(error).strip().splitlines()
         return Observation(error=f"{type(error).__name__}: {lines[0] if lines else ''}")
 
 
-def settle() -> None:
+def synchronize() -> None:
     """Wait for the operators in flight after an error: each may raise its own, in whatever is called next.
 
     They are checked on another thread, so one call that succeeds does not show that all have raised. Where each
@@ -134,7 +134,7 @@ def settle() -> None:
     for _ in range(20):
         time.sleep(0.02)
         try:
-            Parameter(ops.add(Tensor([0.0]), 1.0), name="settle").asnumpy()
+            Parameter(ops.add(Tensor([0.0]), 1.0), name="synchronize").asnumpy()
             quiet += 1
         except Exception:
             quiet = 0
@@ -143,7 +143,5 @@ def settle() -> None:
 
 
 def read(value: Tensor) -> Array:
-    """The values of a tensor in float64."""
-    if value.dtype == ms.bfloat16:
-        value = value.astype(ms.float32)
+    """The values of a tensor in float64. NumPy converts bfloat16, too: MindSpore's Cast takes a millisecond."""
     return np.asarray(value.asnumpy().astype(np.float64))

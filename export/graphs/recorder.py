@@ -12,7 +12,7 @@ from mindspore import Tensor
 from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
 from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, constant
-from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
+from ms_ascend_ops.export.graphs.probe import dtype_name, read, synchronize
 from ms_ascend_ops.export.graphs.specs import spec_of
 
 from ms_ascend_ops.custom import FusedPrimitive
@@ -158,7 +158,7 @@ def _execute(func: Any, args: Any) -> Any:
                 values_of(result)  # an operator that does not fit raises now, and not later
             return result
         except Exception:
-            settle()
+            synchronize()
             if func.name not in BY_PRIMITIVE and not narrow:
                 raise
     if func.name in BY_PRIMITIVE:
@@ -196,7 +196,7 @@ def _content(value: Tensor) -> Any:
 
     The data are random numbers. To read a large one twice, to keep it and to hash it takes longer than what is watched.
     """
-    values = np.ascontiguousarray(read(value) if value.dtype == ms.bfloat16 else value.asnumpy())
+    values = np.ascontiguousarray(value.asnumpy())
     kind = tuple(value.shape), dtype_name(value.dtype)
     if values.nbytes <= _SAMPLED:
         return kind, values.tobytes()

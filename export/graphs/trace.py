@@ -27,7 +27,7 @@ from ms_ascend_ops.export.graphs.layers import (
     width_of,
     without_activation,
 )
-from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
+from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, sub_cells, synchronize, tensor
 from ms_ascend_ops.export.graphs.recorder import Recorder, indexing_recorded, operators_recorded, values_of
 from ms_ascend_ops.export.graphs.specs import Spec, drawn, spec_of
 
@@ -109,7 +109,7 @@ class _SubCell:
                 result = run(detached(self._cell, parameters=parameters), *args)
             values_of(result)
         except Exception:  # other dtypes than that of its weight, say
-            settle()
+            synchronize()
             return None
         for name in ("weight", "bias"):
             parameter = parameters.get(name)
@@ -193,7 +193,7 @@ def trace(
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)
         values = values_of(result)
     except Exception as error:  # a user's cell may raise anything for inputs that it was not made for
-        settle()
+        synchronize()
         lines = str(error).strip().splitlines()
         return f"{type(error).__name__}: {lines[0] if lines else ''}"
     nodes: list[Node] = []

@@ -209,12 +209,12 @@ def with_kept_axis(x: Expr, made: Expr) -> Expr:
 
     What happens to every element on the way is done behind that.
     """
-    chain = [x]
-    while (top := chain[-1]).op in ("rsqrt", "sqrt", "add", "mul", "reciprocal", "cast"):
+    steps = [x]
+    while (top := steps[-1]).op in ("rsqrt", "sqrt", "add", "mul", "reciprocal", "cast"):
         if any(number(i) is None for i in top.inputs[1:]):
             return made
-        chain.append(top.inputs[0])
-    inner = chain.pop()
+        steps.append(top.inputs[0])
+    inner = steps.pop()
     if inner.op not in ("mean", "sum", "variance", "max") or inner.attributes["keep_dims"]:
         return made
     if inner.attributes["axis"] != -1 or not made.shape or x.shape is None or made.shape[:-1] != x.shape:
@@ -222,7 +222,7 @@ def with_kept_axis(x: Expr, made: Expr) -> Expr:
     if made.shape[-1] != 1:
         return made
     result = Expr(inner.op, inner.inputs, {**inner.attributes, "keep_dims": True})
-    for step in reversed(chain):
+    for step in reversed(steps):
         result = Expr(step.op, (result, *step.inputs[1:]), step.attributes)
     return Expr(result.op, result.inputs, result.attributes, made.node)
 

@@ -1,5 +1,5 @@
 /*!
- * What the generated op_host files share: reading a CANN context into the terms of a tiling function, and checking it
+ * The generated op_host files share this: reading a CANN context into the terms of a tiling function, and checking it
  * by the operator's definition. The interfaces are those that CANN 8.1 and 9.x have in common.
  */
 #ifndef MS_ASCEND_OPS_ASCEND_OP_HOST_H
@@ -27,8 +27,8 @@ using binding::AttributeValue;
 using binding::Op;
 using binding::Shape;
 
-// What a kernel may use: CANN keeps 256 bytes of the Unified Buffer of Atlas A2, and 8 KiB for some instructions
-// (NPU architecture 2201 in the Ascend C guide). An older toolkit reports the whole 192 KiB.
+// A kernel may use these: CANN keeps 256 bytes of the Unified Buffer of Atlas A2, and 8 KiB for some instructions (NPU
+// architecture 2201 in the Ascend C guide). An older toolkit reports the whole 192 KiB.
 constexpr uint64_t UB_BYTES = 192 * 1024 - 256;
 constexpr uint64_t RESERVED_UB_BYTES = 8 * 1024;
 constexpr uint32_t BATCH_MODE = 1;  // all cores start together, which a barrier between them needs

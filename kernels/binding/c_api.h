@@ -51,7 +51,8 @@ const char* MsAscendOpsVersion(void);
 const char* MsAscendOpsPath(void);
 // Which copy of the vector unit runs: "native", or the level of x86-64 that a portable build chose.
 const char* MsAscendOpsVectorUnit(void);
-// What multiplies matrices, "oneDNN 3.10.1" or "plain loops"; and the library's path, or why there is none.
+// Names the library that multiplies matrices, "oneDNN 3.10.1" or "plain loops", and its path, or says why there is
+// none.
 const char* MsAscendOpsProductLibrary(void);
 const char* MsAscendOpsProductLibraryPath(void);
 // The signatures of all operators as a JSON list.
@@ -86,7 +87,8 @@ void MsAscendOpsSetCounting(int32_t on);
 int32_t MsAscendOpsCountBounds(const uint64_t** nanoseconds);  // returns how many there are
 void MsAscendOpsVisitCounts(MsAscendCountVisitor visit, void* context);
 
-// Whether the kernel of an operator changes this one of its inputs in place. 0 where there is no such operator.
+// Returns 1 if the kernel of an operator changes this one of its inputs in place, else 0, also where there is no such
+// operator.
 int32_t MsAscendOpsWrites(const char* op, int32_t input);
 
 // Tensors are inputs, then outputs. Everything is checked before the launch.

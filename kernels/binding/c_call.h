@@ -1,5 +1,5 @@
 /*!
- * What functions of the C interface share (c_api.h).
+ * Functions of the C interface share this (c_api.h).
  */
 #ifndef MS_ASCEND_OPS_BINDING_C_CALL_H
 #define MS_ASCEND_OPS_BINDING_C_CALL_H

@@ -11,7 +11,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// Whether it names one of the three types that a cast takes and gives.
+// Returns true for the three types that a cast takes and gives.
 bool IsFloat(const std::string& dtype);
 
 // `count` numbers, rounded to the nearest, ties to even; too large ones become Inf. Both types are float16, bfloat16 or

@@ -29,7 +29,7 @@ struct LaunchCounts {
 
 inline std::atomic<bool> launchesAreCounted{false};
 
-// Of a launch that took so long; a failed one has no time.
+// Counts a launch that took so long; a failed one has no time.
 void CountLaunch(const Op& op, const TensorDesc* inputs, uint64_t bytes, uint64_t nanoseconds, bool failed);
 
 template <typename LAUNCH>
@@ -45,8 +45,8 @@ void Counted(const Op& op, const TensorDesc* inputs, uint64_t bytes, LAUNCH&& la
     CountLaunch(op, inputs, bytes, static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()), false);
 }
 
-// Of all threads since the library was loaded. A bucket is "float32[8,64] -": inputs with every dim rounded up to a
-// power of two; "other" where a thread has seen too many.
+// Visits the counts of all threads since the library was loaded. A bucket is "float32[8,64] -": inputs with every dim
+// rounded up to a power of two; "other" where a thread has seen too many.
 void VisitLaunchCounts(const std::function<void(const Op&, const std::string& bucket, const LaunchCounts&)>& visit);
 
 }  // namespace ms_ascend_ops::binding

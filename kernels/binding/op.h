@@ -86,7 +86,7 @@ public:
 private:
     friend class PreparedLaunch;
 
-    // What a launch needs to know of the dtypes and shapes of its tensors.
+    // A launch needs these dtypes and shapes of its tensors.
     struct Form {
         size_t row;  // of `types`
         uint64_t bytes[MAX_TENSORS];

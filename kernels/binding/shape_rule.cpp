@@ -209,7 +209,6 @@ int64_t ShapeMatcher::Times(int64_t size, int64_t factor) const
     return product;
 }
 
-// How many places a window has.
 int64_t ShapeMatcher::Windows(const Token& token) const
 {
     const auto along = bindings_.find(token.symbol);
@@ -238,7 +237,7 @@ int64_t ShapeMatcher::Windows(const Token& token) const
              std::to_string(length) + ") must be at most " + along->second.place + " with its padding (" +
              std::to_string(padded) + ")");
     }
-    return (padded - length) / numbers[3] + 1;
+    return WindowCount(padded, length, numbers[3]);
 }
 
 void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)

@@ -28,7 +28,7 @@ struct Token {
     std::string attribute = {};
     bool ones = false;                    // with star: dims of size 1
     std::vector<std::string> sizes = {};  // attributes whose sum is the dim's size
-    // Of a window along `symbol`: the symbol of its length; attributes: dilation, before, after, stride.
+    // A window along `symbol` has these: the symbol of its length; attributes: dilation, before, after, stride.
     std::vector<std::string> window = {};
 };
 
@@ -39,9 +39,9 @@ struct ShapeRule {
     std::vector<Token> tokens;
     int32_t anchor = -1;  // index of the token that stands at an attribute, or -1
 
-    // Whether the lengths of all tokens follow from the shape alone.
+    // Returns true if the lengths of all tokens follow from the shape alone.
     bool IsPlain() const;
-    // Whether the anchored token is one of the single dims at the end, and stands where its attribute says among them.
+    // Returns true if the anchored token is one of the single dims at the end, and stands where its attribute says.
     bool Moves() const;
     // The tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
     std::vector<Token> InOrder(int64_t axis) const;

@@ -79,10 +79,10 @@ public:
     std::vector<Shape> InferShapes(const std::vector<Shape>& shapes, const ShapeMatcher::Attributes& attributes) const;
     // The shapes of all inputs, from those of the first ones, which must say enough; optional ones are absent.
     std::vector<Shape> CompleteShapes(std::vector<Shape> shapes, const ShapeMatcher::Attributes& attributes) const;
-    // Whether the value of an attribute has a part in InferShapes.
+    // Returns true if InferShapes uses the value of an attribute.
     bool ShapesDependOn(size_t attribute) const { return shapeAttributes_[attribute]; }
     void CheckAttribute(const AttributeDef& attribute, const AttributeValue& value) const;
-    // Of a string: the index in its choices.
+    // A string's value is its index in the choices.
     AttributeValue ParseChoice(const AttributeDef& attribute, const std::string& text) const;
 
 private:
@@ -95,11 +95,11 @@ private:
 // A number with a decimal point, whatever the locale. Throws std::invalid_argument.
 double ParseReal(const std::string& text);
 
-// As generated code holds a definition: kernels/codegen/host.py says how. Constants of C++ would take the compiler
-// longer than all else that it compiles for a small kernel.
+// Parses a definition in the form that generated code holds: kernels/codegen/host.py says how. Constants of C++ would
+// take the compiler longer than all else that it compiles for a small kernel.
 SignatureDef ParseSignature(const char* text);
 
-// What stands for a dtype, a name or a variable, in a row of `types`.
+// Returns the entry for a dtype, a name or a variable, in a row of `types`.
 const std::string& Resolve(const std::map<std::string, std::string>& row, const std::string& dtype);
 
 }  // namespace ms_ascend_ops::binding

@@ -47,7 +47,7 @@ public:
     std::vector<Shape> InferShapes(const std::vector<Shape>& inputs) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& inputs) const;
 
-    // What errors begin with.
+    // Errors begin with it.
     static inline const std::string NAME = "super_kernel: ";
     // Combinations of shapes.
     static constexpr size_t MOST_REMEMBERED = 8;
@@ -90,7 +90,7 @@ private:
     size_t valueCount_ = 0;
     std::vector<Step> steps_;
     std::vector<size_t> results_;
-    // What was asked last: a graph of dynamic shapes asks at every call.
+    // The last plan is kept: a graph of dynamic shapes needs one at every call.
     mutable std::mutex mutex_;
     mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
 };
@@ -101,10 +101,9 @@ public:
     // Throws TypeError and std::invalid_argument.
     SuperKernelPlan(std::shared_ptr<const SuperKernel> kernel, const std::vector<TensorDesc>& inputs);
 
-    // Whether the caller's memory is what the results need. Throws std::invalid_argument.
+    // Checks that the caller's memory fits the results. Throws std::invalid_argument.
     void CheckResults(const TensorDesc* given) const;
-    uint64_t ArenaBytes() const { return arenaBytes_; }
-    // Whether it is for these inputs.
+    // Returns true if the plan was made for these inputs.
     bool Fits(const std::vector<TensorDesc>& inputs) const;
 
     // `params` are inputs, then results.
@@ -113,7 +112,7 @@ public:
 private:
     static constexpr size_t ARENA = SIZE_MAX;
     static constexpr size_t ABSENT_INPUT = SIZE_MAX - 1;
-    // Where a value lies: so many bytes behind the beginning of a param or of the arena.
+    // A value lies so many bytes behind the beginning of a param or of the arena.
     struct Place {
         size_t base = ARENA;
         uint64_t offset = 0;

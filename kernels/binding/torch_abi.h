@@ -47,7 +47,8 @@ struct Functions {
     int32_t (*aoti_torch_dtype_int8)();
 };
 
-// Of the library with this name or path if the process has loaded it and it has all of them; null otherwise.
+// Finds the functions of the library with this name or path if the process has loaded it and it has all of them; else
+// null.
 inline std::unique_ptr<Functions> Find(const char* library)
 {
     void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);

@@ -19,8 +19,8 @@ namespace ms_ascend_ops {
 template <typename T>
 class BlockSparseMatmulGrad {
 public:
-    using Left = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Right = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
+    using Left = GmMatrix<T>;
+    using Right = GmMatrix<T, true>;
     MatmulObject<Left, Right, Left> product;
 
     __aicore__ inline void Init(GM_ADDR dy, GM_ADDR rowEnds, GM_ADDR indices, GM_ADDR dense, GM_ADDR dblocks,

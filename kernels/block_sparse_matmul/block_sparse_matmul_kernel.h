@@ -22,8 +22,8 @@ namespace ms_ascend_ops {
 template <typename T>
 class BlockSparseMatmul {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR rowEnds, GM_ADDR indices, GM_ADDR blocks, GM_ADDR dense, GM_ADDR y,

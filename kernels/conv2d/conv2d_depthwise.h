@@ -1,8 +1,8 @@
 /*!
  * y = activation(x * weight + bias), depthwise and channels last, accumulated in float on the vector unit: rows of
- * channels times those of a tap, tap by tap. A product of matrices would have a single column.
+ * channels times those of a kernel offset, offset by offset. A product of matrices would have a single column.
  *
- * Bound: the vector unit, two instructions for each tap of each element.
+ * Bound: the vector unit, two instructions for each kernel offset of each element.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
 #define MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
@@ -25,14 +25,14 @@ public:
         tiling_ = tiling;
         weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
-        taps_ = tiling.kernelHeight * tiling.kernelWidth;
+        kernelSize_ = tiling.kernelHeight * tiling.kernelWidth;
         stride_ = ConvolutionStride(tiling.tileOut);
         elements_ = tiling.tileCols * stride_;
         input_.Init(x, tiling, pipe);
-        const uint32_t weights = ConvolutionStride(taps_) * stride_;
+        const uint32_t weights = ConvolutionStride(kernelSize_) * stride_;
         pipe.InitBuffer(weightQueue_, 1, weights * sizeof(T));
-        pipe.InitBuffer(tapBuf_, weights * sizeof(T));
-        tapCopies_.Init(weights, pipe);
+        pipe.InitBuffer(weightBuf_, weights * sizeof(T));
+        weightCopies_.Init(weights, pipe);
         pipe.InitBuffer(workBuf_, (3 + tiling.scratch) * elements_ * sizeof(float));
         pipe.InitBuffer(outQueue_, 2, elements_ * sizeof(T));
         sums_ = workBuf_.template Get<float>();
@@ -53,7 +53,7 @@ public:
         for (uint64_t task = share.begin; task < share.end; ++task) {
             const DepthwiseTile tile = DepthwiseTileAt(tiling_, task);
             if (task == share.begin || tile.channel != DepthwiseTileAt(tiling_, task - 1).channel) {
-                LoadTaps(tile);
+                LoadWeight(tile);
                 bias_.BeginTile(biasQueue_, tile.channel, tile.channels);
             }
             input_.Begin();
@@ -68,14 +68,14 @@ public:
     }
 
 private:
-    // Channels x taps become taps x channels, in float.
-    __aicore__ inline void LoadTaps(const DepthwiseTile& tile)
+    // Channels x kernel offsets become kernel offsets x channels, in float.
+    __aicore__ inline void LoadWeight(const DepthwiseTile& tile)
     {
-        const uint32_t cols = ConvolutionStride(taps_);
+        const uint32_t cols = ConvolutionStride(kernelSize_);
         const uint32_t rows = ConvolutionStride(tile.channels);
         AscendC::LocalTensor<T> weight = weightQueue_.template AllocTensor<T>();
-        LoadRows(weight, weightGm_[static_cast<uint64_t>(tile.channel) * taps_], {tile.channels, taps_, cols, taps_},
-                 true);
+        LoadRows(weight, weightGm_[static_cast<uint64_t>(tile.channel) * kernelSize_],
+                 {tile.channels, kernelSize_, cols, kernelSize_}, true);
         weightQueue_.EnQue(weight);
         weight = weightQueue_.template DeQue<T>();
         if (rows > tile.channels) {
@@ -84,21 +84,22 @@ private:
             AscendC::Duplicate(behind, 0,
                                static_cast<int32_t>((rows - tile.channels) * cols * sizeof(T) / sizeof(int32_t)));
         }
-        const AscendC::LocalTensor<T> taps = tapBuf_.template Get<T>();
-        TransposeRows(taps, weight, rows, taps_, cols, stride_);
+        const AscendC::LocalTensor<T> transposed = weightBuf_.template Get<T>();
+        TransposeRows(transposed, weight, rows, kernelSize_, cols, stride_);
         weightQueue_.FreeTensor(weight);
-        factors_ = tapCopies_.Take(taps, 0, taps_ * stride_);
+        factors_ = weightCopies_.Take(transposed, 0, kernelSize_ * stride_);
     }
 
     __aicore__ inline void Row(const DepthwiseTile& tile, uint32_t row)
     {
         const AscendC::LocalTensor<float> product = sums_[elements_];
-        for (uint32_t tap = 0; tap < taps_; ++tap) {
+        for (uint32_t offset = 0; offset < kernelSize_; ++offset) {
             const AscendC::LocalTensor<float> seen =
-                input_.SeenBy(tap / tiling_.kernelWidth, tap % tiling_.kernelWidth, row);
-            const AscendC::LocalTensor<float> factors = factors_[(tiling_.flip != 0 ? taps_ - 1 - tap : tap) * stride_];
-            Multiply(tap == 0 ? sums_ : product, seen, factors, tile);
-            if (tap > 0) {
+                input_.SeenBy(offset / tiling_.kernelWidth, offset % tiling_.kernelWidth, row);
+            const AscendC::LocalTensor<float> factors =
+                factors_[(tiling_.flip != 0 ? kernelSize_ - 1 - offset : offset) * stride_];
+            Multiply(offset == 0 ? sums_ : product, seen, factors, tile);
+            if (offset > 0) {
                 InRows<AddOf>(sums_, sums_, product, {tile.cols, tile.channels, stride_});
             }
         }
@@ -127,21 +128,21 @@ private:
     }
 
     ConvolutionTilingData tiling_;
-    uint32_t taps_ = 0;
-    uint32_t stride_ = 0;    // elements from a place to the next
+    uint32_t kernelSize_ = 0;
+    uint32_t stride_ = 0;    // elements from a position to the next
     uint32_t elements_ = 0;  // of a row of a tile
     DepthwiseInput<T> input_;
     AscendC::GlobalTensor<T> weightGm_;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> weightQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> tapBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> weightBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::LocalTensor<float> factors_;
     AscendC::LocalTensor<float> sums_;
     AscendC::LocalTensor<float> ones_;
-    FloatCopies<T> tapCopies_;
+    FloatCopies<T> weightCopies_;
     ChannelQueue biasQueue_;
     ChannelAddend<B> bias_;
 };

@@ -1,9 +1,9 @@
 /*!
- * The gradient of a depthwise weight, channels last, accumulated in float on the vector unit: for each tap, what it
- * sees of x times dy, summed up over positions.
+ * The gradient of a depthwise weight, channels last, accumulated in float on the vector unit: for each kernel offset,
+ * what it sees of x times dy, summed up over positions.
  *
  * Tiles of channels are shared out, and parts of the positions, whose sums are added up in order at the end.
- * Bound: the vector unit, two instructions for each tap of each element.
+ * Bound: the vector unit, two instructions for each kernel offset of each element.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_GRAD_H
 #define MS_ASCEND_OPS_CONV2D_DEPTHWISE_GRAD_H
@@ -23,8 +23,8 @@ public:
         tiling_ = tiling;
         dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy));
         sumGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(sums));
-        taps_ = tiling.kernelHeight * tiling.kernelWidth;
-        height_ = ConvolutionStride(taps_);
+        kernelSize_ = tiling.kernelHeight * tiling.kernelWidth;
+        height_ = ConvolutionStride(kernelSize_);
         stride_ = ConvolutionStride(tiling.tileOut);
         input_.Init(x, tiling, pipe);
         const uint32_t elements = tiling.tileRows * tiling.tileCols * stride_;
@@ -62,8 +62,8 @@ private:
         AscendC::LocalTensor<T> dy = dyQueue_.template AllocTensor<T>();
         const uint32_t line = tile.cols * stride_;
         for (uint32_t row = 0; row < tile.rows; ++row) {
-            const uint64_t place = (tile.sample * tiling_.outHeight + tile.row + row) * tiling_.outWidth + tile.col;
-            LoadRows(dy[row * line], dyGm_[place * tiling_.channels + tile.channel],
+            const uint64_t position = (tile.sample * tiling_.outHeight + tile.row + row) * tiling_.outWidth + tile.col;
+            LoadRows(dy[row * line], dyGm_[position * tiling_.channels + tile.channel],
                      {tile.cols, tile.channels, stride_, tiling_.channels}, true);
         }
         dyQueue_.EnQue(dy);
@@ -71,10 +71,11 @@ private:
         dy = dyQueue_.template DeQue<T>();
         const AscendC::LocalTensor<float> dyFloats = dyCopies_.Take(dy, 0, tile.rows * line);
         const AscendC::LocalTensor<float> products = productBuf_.template Get<float>();
-        for (uint32_t tap = 0; tap < taps_; ++tap) {
-            const AscendC::LocalTensor<float> sum = sums_[(tiling_.flip != 0 ? taps_ - 1 - tap : tap) * stride_];
+        for (uint32_t offset = 0; offset < kernelSize_; ++offset) {
+            const AscendC::LocalTensor<float> sum =
+                sums_[(tiling_.flip != 0 ? kernelSize_ - 1 - offset : offset) * stride_];
             for (uint32_t row = 0; row < tile.rows; ++row) {
-                Multiply(products, input_.SeenBy(tap / tiling_.kernelWidth, tap % tiling_.kernelWidth, row),
+                Multiply(products, input_.SeenBy(offset / tiling_.kernelWidth, offset % tiling_.kernelWidth, row),
                          dyFloats[row * line], tile);
                 SumColumns(sum, products, {tile.cols, tile.channels, stride_});
             }
@@ -95,19 +96,19 @@ private:
         }
     }
 
-    // Taps x channels become channels x taps.
+    // Kernel offsets x channels become channels x kernel offsets.
     __aicore__ inline void Store(uint64_t split, uint32_t channel, uint32_t channels)
     {
         AscendC::LocalTensor<float> result = outQueue_.template AllocTensor<float>();
         TransposeRows(result, sums_, height_, channels, stride_, height_);
-        StoreQueued(outQueue_, sumGm_[split * tiling_.partialStride + uint64_t{channel} * taps_], result,
-                    {channels, taps_, height_, taps_});
+        StoreQueued(outQueue_, sumGm_[split * tiling_.partialStride + uint64_t{channel} * kernelSize_], result,
+                    {channels, kernelSize_, height_, kernelSize_});
     }
 
     ConvolutionTilingData tiling_;
-    uint32_t taps_ = 0;
-    uint32_t height_ = 0;  // taps in whole blocks
-    uint32_t stride_ = 0;  // elements from a place to the next
+    uint32_t kernelSize_ = 0;
+    uint32_t height_ = 0;  // kernel offsets in whole blocks
+    uint32_t stride_ = 0;  // elements from a position to the next
     DepthwiseInput<T> input_;
     AscendC::GlobalTensor<T> dyGm_;
     AscendC::GlobalTensor<float> sumGm_;

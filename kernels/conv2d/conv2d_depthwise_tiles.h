@@ -1,9 +1,9 @@
 /*!
- * Depthwise convolutions with channels last: tiles, and what their taps see of x.
+ * Depthwise convolutions with channels last: tiles, and what their kernel offsets see of x.
  *
- * A tile is some rows and columns of the output, and some channels. The part of x that its taps see is loaded as a
- * whole, with zeros where the padding is, and becomes float: so rows of channels are a tap's neighbours at any distance
- * in the Unified Buffer.
+ * A tile is some rows and columns of the output, and some channels. The part of x that its kernel offsets see is loaded
+ * as a whole, with zeros where the padding is, and becomes float: so rows of channels are an offset's neighbours at any
+ * distance in the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILES_H
 #define MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILES_H
@@ -26,7 +26,7 @@ struct DepthwiseTile {
     uint32_t cols;
 };
 
-// Channels go slowest: a core rarely changes its taps.
+// Channels go slowest: a core rarely changes its kernel offsets.
 __aicore__ inline DepthwiseTile DepthwiseTileAt(const ConvolutionTilingData& tiling, uint64_t task)
 {
     const auto part = [](uint32_t size, uint32_t at, uint32_t most) { return size - at < most ? size - at : most; };
@@ -65,14 +65,15 @@ public:
         cols_ = InsideOf(int64_t{tile.col} * tiling_.strideWidth - tiling_.padLeft, SeenCols(tile.cols), tiling_.width);
         for (uint32_t row = rows_.begin; row < rows_.end && cols_.begin < cols_.end; ++row) {
             const uint64_t line = tile.sample * tiling_.height + static_cast<uint64_t>(rows_.start + row);
-            const uint64_t place = line * tiling_.width + static_cast<uint64_t>(cols_.start + cols_.begin);
-            LoadRows(local_[(row * cols_.count + cols_.begin) * stride_], xGm_[place * tiling_.channels + tile.channel],
+            const uint64_t position = line * tiling_.width + static_cast<uint64_t>(cols_.start + cols_.begin);
+            LoadRows(local_[(row * cols_.count + cols_.begin) * stride_],
+                     xGm_[position * tiling_.channels + tile.channel],
                      {cols_.end - cols_.begin, tile.channels, stride_, tiling_.channels}, true);
         }
         queue_.EnQue(local_);
     }
 
-    // What was loaded, with zeros around it.
+    // Begins with the loaded elements, and zeros around them.
     __aicore__ inline void Begin()
     {
         local_ = queue_.template DeQue<T>();
@@ -86,18 +87,18 @@ public:
         floats_ = copies_.Take(local_, 0, rows_.count * line);
     }
 
-    // What a tap sees at the positions of a row of the tile, Step() elements apart.
-    __aicore__ inline AscendC::LocalTensor<float> SeenBy(uint32_t tapRow, uint32_t tapCol, uint32_t row) const
+    // What a kernel offset sees at the positions of a row of the tile, Step() elements apart.
+    __aicore__ inline AscendC::LocalTensor<float> SeenBy(uint32_t kernelRow, uint32_t kernelCol, uint32_t row) const
     {
-        const uint32_t line = row * tiling_.strideHeight + tapRow * tiling_.dilationHeight;
-        return floats_[(line * cols_.count + tapCol * tiling_.dilationWidth) * stride_];
+        const uint32_t line = row * tiling_.strideHeight + kernelRow * tiling_.dilationHeight;
+        return floats_[(line * cols_.count + kernelCol * tiling_.dilationWidth) * stride_];
     }
     __aicore__ inline uint32_t Step() const { return tiling_.strideWidth * stride_; }
 
     __aicore__ inline void End() { queue_.FreeTensor(local_); }
 
 private:
-    // Rows or columns that a tile sees: `count` from place `start` of x on, of which [begin, end) lie in x.
+    // Rows or columns that a tile sees: `count` from position `start` of x on, of which [begin, end) lie in x.
     struct Inside {
         int64_t start;
         uint32_t begin;

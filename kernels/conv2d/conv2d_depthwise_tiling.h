@@ -18,7 +18,7 @@ constexpr uint64_t MOST_STEP = 255 * 8;  // floats from a repeat of an instructi
 
 // Bytes of the Unified Buffer that a kernel takes besides those for x.
 struct Needs {
-    uint64_t perTap;     // and channel
+    uint64_t perOffset;  // and channel
     uint64_t perPlace;   // of a tile, and channel
     uint64_t perColumn;  // and channel
     uint64_t fixed;
@@ -36,11 +36,12 @@ inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, c
         return (count - 1) * stride + (kernel - 1) * dilation + 1;
     };
     const uint64_t channels = RoundUp(tiling.tileOut, CUBE_SIDE);
-    const uint64_t places = seen(tiling.tileRows, tiling.strideHeight, tiling.kernelHeight, tiling.dilationHeight) *
-                            seen(tiling.tileCols, tiling.strideWidth, tiling.kernelWidth, tiling.dilationWidth);
-    const uint64_t taps = RoundUp(uint64_t{tiling.kernelHeight} * tiling.kernelWidth, CUBE_SIDE);
+    const uint64_t positions = seen(tiling.tileRows, tiling.strideHeight, tiling.kernelHeight, tiling.dilationHeight) *
+                               seen(tiling.tileCols, tiling.strideWidth, tiling.kernelWidth, tiling.dilationWidth);
+    const uint64_t kernelSize = RoundUp(uint64_t{tiling.kernelHeight} * tiling.kernelWidth, CUBE_SIDE);
     const uint64_t columns = tiling.tileCols * (needs.perColumn + tiling.tileRows * needs.perPlace);
-    return needs.fixed + channels * (places * (2 * bytes + FloatCopyBytes(bytes)) + taps * needs.perTap + columns);
+    return needs.fixed +
+           channels * (positions * (2 * bytes + FloatCopyBytes(bytes)) + kernelSize * needs.perOffset + columns);
 }
 
 // Tiles of a depthwise convolution with channels last; false if the convolution is another one, or a tile does not fit

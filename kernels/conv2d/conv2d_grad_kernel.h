@@ -1,10 +1,10 @@
 /*!
  * The gradients of a convolution's weight and bias, accumulated in float.
  *
- * Plan: dy times the columns of x (primitives/convolution_columns.h). Chunks of terms are shared out, and where they
+ * Plan: dy times the columns of x (primitives/convolution_columns.h). Chunks of K are shared out, and where they
  * are few, parts of the positions, whose sums are added up in order at the end.
  * Depthwise with channels last, the vector unit does all of it: conv2d_depthwise_grad.h.
- * Bound: the cube, 2 * positions * output channels * terms operations.
+ * Bound: the cube, 2 * positions * output channels * K operations.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
@@ -23,8 +23,8 @@ namespace ms_ascend_ops {
 template <typename T>
 class ConvolutionWeightGradient {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T, true>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR dy, GM_ADDR x, GM_ADDR sums, GM_ADDR workspace,
@@ -34,11 +34,10 @@ public:
         dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy));
         sumGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(sums));
         columns_.Init(x, tiling, pipe);
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
-        const uint32_t elements = tiling.tileRows * tiling.tileCols * ColumnChunkAt(tiling, 0).terms;
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
+        const uint32_t elements = tiling.tileRows * tiling.tileCols * ColumnChunkAt(tiling, 0).k;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
-            columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-            own += tiling.columnBytes;
+            own.TakeBytes(columnGm_[buffer], elements, tiling.columnBytes);
         }
     }
 
@@ -60,8 +59,8 @@ private:
     {
         const ColumnChunk chunk = ColumnChunkAt(tiling_, chunkIndex);
         const uint64_t sum = split * tiling_.partialStride +
-                             static_cast<uint64_t>(group) * tiling_.groupOut * tiling_.terms +
-                             static_cast<uint64_t>(chunk.first) * (chunk.terms / chunk.count);
+                             static_cast<uint64_t>(group) * tiling_.groupOut * tiling_.k +
+                             static_cast<uint64_t>(chunk.first) * (chunk.k / chunk.count);
         uint32_t buffer = 0;
         MakeColumns(group, begin, end, chunk, buffer);
         for (uint64_t index = begin; index < end; ++index) {
@@ -91,7 +90,7 @@ private:
         tile.group = group;
         const int positions = static_cast<int>(tile.Positions());
         const int outs = static_cast<int>(tiling_.groupOut);
-        const int terms = static_cast<int>(chunk.terms);
+        const int k = static_cast<int>(chunk.k);
         const uint64_t plane = static_cast<uint64_t>(tiling_.outHeight) * tiling_.outWidth;
         const uint64_t position = static_cast<uint64_t>(tile.row) * tiling_.outWidth + tile.col;
         const uint64_t channel = static_cast<uint64_t>(group) * tiling_.groupOut;
@@ -99,14 +98,13 @@ private:
                                  : (tile.sample * tiling_.outChannels + channel) * plane + position;
         const AscendC::GlobalTensor<T> columns = direct ? columns_.Direct(tile) : columnGm_[buffer];
         if (last) {  // dy is positions x channels, and transposed
-            product.SetOrgShape(static_cast<int>(tiling_.outChannels),
-                                direct ? static_cast<int>(tiling_.channels) : terms, positions, positions,
-                                static_cast<int>(tiling_.terms));
-        } else {  // the columns are terms x positions, and transposed
-            product.SetOrgShape(outs, terms, static_cast<int>(plane),
-                                direct ? static_cast<int>(tiling_.width) : positions, static_cast<int>(tiling_.terms));
+            product.SetOrgShape(static_cast<int>(tiling_.outChannels), direct ? static_cast<int>(tiling_.channels) : k,
+                                positions, positions, static_cast<int>(tiling_.k));
+        } else {  // the columns are K x positions, and transposed
+            product.SetOrgShape(outs, k, static_cast<int>(plane), direct ? static_cast<int>(tiling_.width) : positions,
+                                static_cast<int>(tiling_.k));
         }
-        product.SetSingleShape(outs, terms, positions);
+        product.SetSingleShape(outs, k, positions);
         product.SetTensorA(dyGm_[dy], last);
         product.SetTensorB(columns, !last);
         product.template IterateAll<false>(sumGm_[sum], add ? 1 : 0, false, true);
@@ -119,7 +117,7 @@ private:
     Columns<T> columns_;
 };
 
-// What SumChunks takes.
+// SumChunks reads sums through this.
 struct PartialSums {
     uint32_t chunks;
     uint32_t chunkStride;

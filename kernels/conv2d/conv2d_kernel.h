@@ -4,7 +4,7 @@
  * Plan: primitives/convolution_tiles.h. Without bias and activation the cube writes y itself; otherwise the vector unit
  * adds the bias to float sums, applies the activation and rounds.
  * Depthwise with channels last, the vector unit does all of it: conv2d_depthwise.h.
- * Bound: the cube, 2 * positions * output channels * terms operations.
+ * Bound: the cube, 2 * positions * output channels * K operations.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_KERNEL_H
 #define MS_ASCEND_OPS_CONV2D_KERNEL_H

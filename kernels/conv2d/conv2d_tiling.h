@@ -50,14 +50,14 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     return PlanProduct(params.x, platform, epilogue, tiling);
 }
 
-// What the kernel adds up parts with, SumChunks.
+// SumChunks adds parts up in pieces of so many columns.
 constexpr uint32_t SUM_COLS = 1024;
 constexpr uint32_t SUM_ROWS = 4;
 constexpr uint64_t SUM_BYTES = (2 * SUM_ROWS + 3) * SUM_COLS * sizeof(float);
 
 constexpr uint64_t BIAS_BYTES = 40 * 1024;  // of the gradient of the bias
 
-// A task is the sum of a chunk of terms for all output channels of a group, over one part of the positions.
+// A task is the sum of a chunk of K for all output channels of a group, over one part of the positions.
 inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platform& platform,
                                      Conv2dGradTilingData& tiling)
 {
@@ -78,7 +78,7 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
         tiling.outTiles = 1;
         PlanChunks(platform, bytes, tiling);
     }
-    tiling.partialSize = static_cast<uint64_t>(tiling.outChannels) * tiling.terms;
+    tiling.partialSize = static_cast<uint64_t>(tiling.outChannels) * tiling.k;
     Size32(tiling.partialSize, "the elements of weight");
     const uint64_t tiles = PositionTiles(tiling);
     const uint64_t alike = depthwise ? tiling.outTiles : static_cast<uint64_t>(tiling.groups) * tiling.chunks;
@@ -93,10 +93,10 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
         config = depthwise::Share(params.x, platform, tiling);
     } else {
         const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-        const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-        const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
+        const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;
+        const uint32_t all = tiling.channelsLast != 0 ? kernelSize : tiling.groupIn;
         const bool last = tiling.channelsLast != 0;
-        tiling.product = PlanCube(tiling.groupOut, tiling.chunk * (tiling.terms / all), positions, params.x.dtype,
+        tiling.product = PlanCube(tiling.groupOut, tiling.chunk * (tiling.k / all), positions, params.x.dtype,
                                   DataType::FLOAT32, last, !last);
         const uint64_t plane = static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth;
         CheckRowsApart(tiling.product, {last ? tiling.outChannels : plane, "a row of dy"},

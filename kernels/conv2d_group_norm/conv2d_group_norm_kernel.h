@@ -7,7 +7,7 @@
  * the rounded values, as a norm of z would see them. (2) primitives/group_norm_combine.h puts the tiles of a channel
  * together, then the channels of a group, in a fixed order, and makes factors of channels. (3)
  * primitives/group_norm_apply.h makes y of z. So z is not read to sum it up.
- * Bound: the cube, 2 * positions * output channels * terms operations; then memory, z written and read, y written.
+ * Bound: the cube, 2 * positions * output channels * K operations; then memory, z written and read, y written.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_KERNEL_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_KERNEL_H
@@ -24,7 +24,7 @@
 
 namespace ms_ascend_ops {
 
-// What is added to tiles of float sums, z, and its statistics.
+// Adds bias, shift and residual to tiles of float sums, which makes z, and takes the statistics of z.
 template <typename T, typename G>
 class NormEpilogue {
 public:

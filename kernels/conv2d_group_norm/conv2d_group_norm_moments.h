@@ -32,9 +32,9 @@ public:
         length_ = last_ ? ConvolutionStride(convolution.tileOut) : RoundUpToBlock(convolution.chunkRows);
         pipe.InitBuffer(queue_, 1, 2 * length_ * sizeof(float));
         pipe.InitBuffer(chunkBuf_, 3 * length_ * sizeof(float));
-        rest_ = chunkBuf_.Get<float>();
-        chunkMean_ = rest_[length_];
-        chunkSquares_ = rest_[2 * length_];
+        deviations_ = chunkBuf_.Get<float>();
+        chunkMean_ = deviations_[length_];
+        chunkSquares_ = deviations_[2 * length_];
         if (!last_) {
             pipe.InitBuffer(blockBuf_, length_ * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(laneBuf_, length_ * FLOAT_LANES * sizeof(float));
@@ -69,7 +69,7 @@ public:
         AscendC::Muls(mean_, mean_, 1.0f / static_cast<float>(probe), static_cast<int32_t>(block.rows));
         BroadcastRows(meanBlocks_, mean_, block.rows);
         SubtractRows(work, z, meanBlocks_, block);
-        SumOfRows(rest_, work, block);
+        SumOfRows(deviations_, work, block);
         AscendC::Mul(work, work, work, static_cast<int32_t>(block.Elements()));
         SumOfRows(squares_, work, block);
         Correct(mean_, squares_, block.cols, block.rows);
@@ -101,16 +101,16 @@ private:
         FinishRows<AddOf>(dst, lanes_, block.rows, block.cols);
     }
 
-    // `mean` and `squares` are K and the squares from K: mean += d, squares -= n * d^2, with n * d = rest_, the sum of
-    // the distances from K.
+    // `mean` and `squares` are K and the squares from K: mean += d, squares -= n * d^2, with n * d = deviations_, the
+    // sum of the distances from K.
     __aicore__ inline void Correct(const AscendC::LocalTensor<float>& mean, const AscendC::LocalTensor<float>& squares,
                                    uint32_t positions, uint32_t channels)
     {
         const float n = static_cast<float>(positions);
         const int32_t count = static_cast<int32_t>(channels);
-        AscendC::Axpy(mean, rest_, 1.0f / n, count);
-        AscendC::Mul(rest_, rest_, rest_, count);
-        AscendC::Axpy(squares, rest_, -1.0f / n, count);
+        AscendC::Axpy(mean, deviations_, 1.0f / n, count);
+        AscendC::Mul(deviations_, deviations_, deviations_, count);
+        AscendC::Axpy(squares, deviations_, -1.0f / n, count);
     }
 
     // With n the positions so far, those of the chunk r, and d = the chunk's mean - the mean so far: the mean grows by
@@ -123,12 +123,12 @@ private:
         const float rows = static_cast<float>(block.rows);
         const float share = rows / (before + rows);
         positions_ += block.rows;
-        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(3 * length_));
+        AscendC::Duplicate(deviations_, 0.0f, static_cast<int32_t>(3 * length_));
         const RowBlock probe{block.rows < PROBE ? block.rows : PROBE, block.cols, block.stride};
         SumColumns(chunkMean_, z, probe);
         AscendC::Muls(chunkMean_, chunkMean_, 1.0f / static_cast<float>(probe.rows), channels);
         WithColumns<SubOf>(work, z, chunkMean_, block);
-        SumColumns(rest_, work, block);
+        SumColumns(deviations_, work, block);
         AscendC::Mul(work, work, work, static_cast<int32_t>(block.Elements()));
         SumColumns(chunkSquares_, work, block);
         Correct(chunkMean_, chunkSquares_, block.rows, block.cols);
@@ -160,7 +160,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> laneBuf_;
     AscendC::LocalTensor<float> mean_;
     AscendC::LocalTensor<float> squares_;
-    AscendC::LocalTensor<float> rest_;
+    AscendC::LocalTensor<float> deviations_;
     AscendC::LocalTensor<float> meanBlocks_;  // channels first
     AscendC::LocalTensor<float> lanes_;
     AscendC::LocalTensor<float> chunkMean_;  // channels last

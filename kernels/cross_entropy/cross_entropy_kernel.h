@@ -295,7 +295,7 @@ private:
         inQueueChosen_.FreeTensor(slots);
     }
 
-    // Where maximum and sums of a long row are until it is done; that does not depend on the row.
+    // Maximum and sums of a long row are here until it is done; the place does not depend on the row.
     __aicore__ inline AscendC::LocalTensor<float> RunningMaximum() const
     {
         return maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
@@ -367,7 +367,7 @@ private:
     AscendC::LocalTensor<T> columns_;  // of transposed rows
     AscendC::LocalTensor<float> work_;
     AscendC::LocalTensor<float> float_;  // logits in float, for 16-bit T
-    // Of long rows, a block each, then scratch; of transposed rows, then their sums.
+    // Long rows have a block each, then scratch; transposed rows then have their sums.
     AscendC::LocalTensor<float> maxima_;
 };
 

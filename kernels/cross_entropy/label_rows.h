@@ -127,8 +127,8 @@ public:
         return (count + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
     }
 
-    // Where in the logits the labels' elements of up to PLACES rows are, or a row's first element where the label is no
-    // column.
+    // Finds where in the logits the labels' elements of up to PLACES rows are, or a row's first element where the label
+    // is no column.
     __aicore__ inline void Places(uint64_t* places, uint64_t row, uint32_t rows) const
     {
         for (uint32_t r = 0; r < rows; ++r) {

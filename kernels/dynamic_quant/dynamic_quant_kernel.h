@@ -150,7 +150,7 @@ private:
         return float_[at];
     }
 
-    // What Values() gave for this place.
+    // Returns what Values() gave for this place.
     __aicore__ inline AscendC::LocalTensor<float> Taken(const AscendC::LocalTensor<T>& x, uint32_t at) const
     {
         if constexpr (IS_FLOAT<T>) {

@@ -51,8 +51,8 @@ private:
 template <typename T>
 class GroupedProducts {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
+    using Operand = GmMatrix<T, true>;
+    using Result = GmMatrix<T>;
     MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR left, GM_ADDR right, GM_ADDR groupList, GM_ADDR output, uint64_t rows,

@@ -15,7 +15,7 @@ struct GroupedMatmulTilingData {
     uint64_t groups;
     uint64_t tilesPerMatrix;  // of the gradient: a matrix of the output each
     uint64_t tilesPerRow;     // of tiles: along n
-    // Of the products: rows of the left factor, also over all groups, columns of the right one, terms of a sum.
+    // M of a product, also over all groups, N and K.
     uint64_t m;
     uint64_t n;
     uint64_t k;

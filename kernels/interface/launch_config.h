@@ -51,6 +51,13 @@ struct TensorDesc {
     int64_t LastDim() const { return dims[rank - 1]; }
 };
 
+// How many positions a window has that moves by `stride` over `padded` elements. `length`: from its first element to
+// its last, (size - 1) * dilation + 1.
+constexpr int64_t WindowCount(int64_t padded, int64_t length, int64_t stride)
+{
+    return (padded - length) / stride + 1;
+}
+
 // The tensors of a launch: where they begin, and end.
 struct LaunchMemory {
     struct Tensor {

@@ -9,8 +9,8 @@
 namespace ms_ascend_ops {
 
 constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary; what differs is in the tiling data
-// What CANN keeps for itself at the beginning of a workspace on Atlas A2 (RESERVED_WORKSPACE of its headers). On a host
-// nothing lies there.
+// CANN keeps these bytes at the beginning of a workspace on Atlas A2 for itself (RESERVED_WORKSPACE of its headers). On
+// a host nothing lies there.
 constexpr uint64_t LIBRARY_WORKSPACE_BYTES = 16 * 1024 * 1024;
 
 }  // namespace ms_ascend_ops

@@ -14,7 +14,7 @@
 
 namespace ms_ascend_ops {
 
-// What an expert counts as that is taken: less than every score with a bias that makes sense. Padding is less than
+// An expert that is taken counts as this: less than every score with a bias that makes sense. Padding is less than
 // that.
 constexpr float NO_SCORE = -1.5e38f;
 constexpr float INFINITE = __builtin_inff();
@@ -39,7 +39,7 @@ public:
     }
 
     __aicore__ inline uint32_t Stride() const { return stride_; }
-    // Of `count` tokens: as rows of experts, and as rows of a group's experts.
+    // `count` tokens are rows of experts, and rows of a group's experts.
     __aicore__ inline RowBlock Tokens(uint32_t count) const { return {count, stride_, stride_}; }
     __aicore__ inline RowBlock Groups(uint32_t count) const
     {

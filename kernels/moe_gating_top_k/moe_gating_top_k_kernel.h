@@ -67,8 +67,8 @@ public:
     }
 
 private:
-    // Of a large factor and a larger one: products of the smallest difference that there is with both are far beyond
-    // all column numbers, and those of the largest are finite.
+    // A large factor and a larger one: products of the smallest difference that there is with both are far beyond all
+    // column numbers, and those of the largest are finite.
     static constexpr float LARGE = 1e38f;
     static constexpr float LARGER = 1e30f;
 
@@ -99,7 +99,7 @@ private:
         inQueueBias_.FreeTensor(local);
     }
 
-    // Of the blocks of all groups: Brcb writes eight at a time.
+    // Counts columns of the blocks of all groups: Brcb writes eight at a time.
     __aicore__ inline uint32_t NumberColumns() const
     {
         return (tiling_.groups + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
@@ -158,8 +158,8 @@ private:
         }
     }
 
-    // Of each row the first column that has its maximum: place = 0 there and -1 elsewhere, and the negative number of
-    // the column is in experts_.rows. Columns may have a number together.
+    // Finds in each row the first column that has its maximum: place = 0 there and -1 elsewhere, and the negative
+    // number of the column is in experts_.rows. Columns may have a number together.
     __aicore__ inline void FirstMaximum(const AscendC::LocalTensor<float>& place,
                                         const AscendC::LocalTensor<float>& values,
                                         const AscendC::LocalTensor<float>& numbers, const RowBlock& block)

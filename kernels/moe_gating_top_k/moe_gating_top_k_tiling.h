@@ -37,9 +37,9 @@ namespace moe_gating_top_k {
 
 constexpr uint32_t TILE_ELEMENTS = 4096;
 constexpr uint32_t TILE_TOKENS = 64;
-// Of the Unified Buffer, forward or gradient, whichever is more: for an element of a tile besides two tensors of 16 or
-// 32 bits in two buffers each, for one of those that are chosen, and for a group, which has lanes and blocks of its
-// own.
+// Bytes of the Unified Buffer, forward or gradient, whichever is more: for an element of a tile besides two tensors of
+// 16 or 32 bits in two buffers each, for one of those that are chosen, and for a group, which has lanes and blocks of
+// its own.
 constexpr uint32_t ELEMENT_BYTES = 20;
 constexpr uint32_t CHOSEN_BYTES = 24;
 constexpr uint32_t GROUP_BYTES = 256 + 4 + 32 + 3 * 32;

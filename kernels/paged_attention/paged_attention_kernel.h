@@ -28,9 +28,9 @@ namespace ms_ascend_ops {
 template <typename T>
 class PagedAttention {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T>;
+    using Transposed = GmMatrix<T, true>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Transposed, Result> scores;
     MatmulObject<Operand, Operand, Result> values;
 
@@ -45,16 +45,13 @@ public:
         tableGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(blockTables));
         lengthGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(contextLengths));
         outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        scoresGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
-        scoresGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own) + elements, elements);
-        own += 2 * elements * sizeof(float);
-        productGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), tiling.tileRows * tiling.valueSize);
-        own += tiling.tileRows * tiling.valueSize * sizeof(float);
-        probabilitiesGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-        own += elements * sizeof(T);
-        tileQueryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), tiling.tileRows * tiling.headSize);
+        own.Take(scoresGm_[0], elements);
+        own.Take(scoresGm_[1], elements);
+        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
+        own.Take(probabilitiesGm_, elements);
+        own.Take(tileQueryGm_, tiling.tileRows * tiling.headSize);
         partsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.sharedWorkspace));
         softmax_.Init(tiling, pipe);
         if (tiling.parts > 1) {
@@ -111,7 +108,7 @@ private:
         uint64_t slot;
         uint32_t count;
     };
-    // What AttentionKeys() asks for.
+    // AttentionKeys() reads these.
     struct View {
         uint64_t queryLength;
         uint64_t keyLength;
@@ -163,7 +160,7 @@ private:
         return static_cast<uint64_t>(length);
     }
 
-    // Of each part of so many; the last has what is left. Whole blocks of the usual sizes.
+    // Each part has so many keys; the last has what is left. Whole blocks of the usual sizes.
     __aicore__ inline uint64_t PartKeys(uint64_t seen) const
     {
         const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
@@ -215,7 +212,7 @@ private:
         }
     }
 
-    // Where row `row` of the tile is in a tensor of `size` elements a head.
+    // Returns where row `row` of the tile is in a tensor of `size` elements a head.
     __aicore__ inline uint64_t PlaceOf(uint32_t row, uint32_t size) const
     {
         const uint64_t token = row / headCount_;

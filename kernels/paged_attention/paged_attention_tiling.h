@@ -96,8 +96,9 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     const auto tasksOf = [&](uint64_t keyHeadsOfTile) {
         return batch * CeilDiv(keyHeads, keyHeadsOfTile) * CeilDiv(keys, paged_attention::LeastPart(keyHeadsOfTile));
     };
-    // Of a single token as many key heads as a tile has rows for and leave tasks enough: pages are then read in longer
-    // pieces. For 2048 keys of 8 heads and 8 sequences, float16, a 910B takes 114 us so, and 265 with one (predicted).
+    // A single token takes as many key heads as a tile has rows for and leave tasks enough: pages are then read in
+    // longer pieces. For 2048 keys of 8 heads and 8 sequences, float16, a 910B takes 114 us so, and 265 with one
+    // (predicted).
     uint64_t tileKeyHeads = tokens == 1 ? std::max<uint64_t>(1, std::min(keyHeads, TILE_ROWS / shared)) : 1;
     while (tileKeyHeads > 1 && tasksOf(tileKeyHeads) < std::min(wanted, tasksOf(1))) {
         tileKeyHeads = CeilDiv(tileKeyHeads, 2);
@@ -142,7 +143,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
                                           elements * bytes + tiles.rows * headSize * bytes,
                                       uint64_t{512});
     LaunchConfig config;
-    // What the table has room for: lengths are not known here.
+    // The table has room for so much work: lengths are not known here.
     const uint64_t work = batch * heads * tokens * keys * headSize;
     config.blockDim = Cores(tiling.tasks, work, platform);
     tiling.cores = config.blockDim;

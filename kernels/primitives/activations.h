@@ -11,7 +11,7 @@
 
 namespace ms_ascend_ops {
 
-// As silu.h has them.
+// It has the functions of silu.h.
 struct NoActivation {
     static __aicore__ inline void Forward(const FloatTensor& dst, const FloatTensor&, uint32_t, const FloatTensor& x,
                                           const FloatTensor&, int32_t count)

@@ -27,9 +27,9 @@ namespace ms_ascend_ops {
 template <typename T, typename M>
 class AttentionBackward {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T>;
+    using Transposed = GmMatrix<T, true>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Transposed, Result> tiles;  // scores, and dout value^T
     MatmulObject<Operand, Operand, Result> sums;
     MatmulObject<Transposed, Operand, Result> sumsOfTransposes;
@@ -49,20 +49,15 @@ public:
         dkeyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dkey));
         dvalueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dvalue));
         const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         for (uint32_t i = 0; i < 2; ++i) {
-            scoresGm_[i].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
-            own += elements * sizeof(float);
-            dpGm_[i].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
-            own += elements * sizeof(float);
+            own.Take(scoresGm_[i], elements);
+            own.Take(dpGm_[i], elements);
         }
-        pGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-        own += elements * sizeof(T);
-        dsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-        own += elements * sizeof(T);
-        productGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own));
-        own += tiling.tileRows * tiling.headSize * sizeof(float);
-        productGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own));
+        own.Take(pGm_, elements);
+        own.Take(dsGm_, elements);
+        own.Take(productGm_[0], tiling.tileRows * tiling.headSize);
+        own.Take(productGm_[1], tiling.tileRows * tiling.valueSize);
 
         keyStride_ = AttentionStride(tiling.headSize);
         valueStride_ = AttentionStride(tiling.valueSize);

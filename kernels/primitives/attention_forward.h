@@ -28,9 +28,9 @@ namespace ms_ascend_ops {
 template <typename T, typename M>
 class AttentionForward {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Operand = GmMatrix<T>;
+    using Transposed = GmMatrix<T, true>;
+    using Result = GmMatrix<float>;
     MatmulObject<Operand, Transposed, Result> scores;
     MatmulObject<Operand, Operand, Result> values;
 
@@ -43,14 +43,12 @@ public:
         valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(value));
         outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
         lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse));
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        scoresGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
-        scoresGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own) + elements, elements);
-        own += 2 * elements * sizeof(float);
-        probabilitiesGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-        own += elements * sizeof(T);
-        productGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), tiling.tileRows * tiling.valueSize);
+        own.Take(scoresGm_[0], elements);
+        own.Take(scoresGm_[1], elements);
+        own.Take(probabilitiesGm_, elements);
+        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
 
         softmax_.Init(tiling, pipe);
         pipe.InitBuffer(lseQueue_, 1, tiling.tileRows * sizeof(float));
@@ -78,7 +76,7 @@ public:
     }
 
 private:
-    // What a tile of columns is multiplied and masked as.
+    // A tile of columns is multiplied and masked by these.
     struct Columns {
         uint64_t first;  // key
         uint32_t cols;
@@ -100,7 +98,7 @@ private:
         const AttentionRange seen = AttentionKeys(view_, firstPosition, lastPosition);
         const uint64_t begin = seen.begin / tiling_.tileCols * tiling_.tileCols;
         const uint64_t end = seen.end;
-        // What all rows of the tile see needs no look at each.
+        // Keys that all rows of the tile see need no look at each.
         const AttentionRange all{AttentionKeys(view_, lastPosition, lastPosition).begin,
                                  AttentionKeys(view_, firstPosition, firstPosition).end};
         softmax_.Start(rowCount_);

@@ -12,7 +12,7 @@ struct AttentionSequence {
     uint64_t batch;  // of the mask
     uint64_t queryLength;
     uint64_t keyLength;
-    // Where it begins in each tensor, in elements.
+    // It begins here in each tensor, in elements.
     uint64_t query;
     uint64_t key;
     uint64_t value;
@@ -20,7 +20,7 @@ struct AttentionSequence {
     uint64_t rows;  // values of a query: lse, delta
 };
 
-// What attention_edges.h asks for.
+// attention_edges.h reads these.
 struct AttentionView {
     uint64_t queryLength;
     uint64_t keyLength;

@@ -68,8 +68,8 @@ struct Tiles {
     uint32_t chunkRows;
 };
 
-// Of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer. Besides, the kernel
-// has `moreBytes` for an element of a chunk, and `rowBytes` for a row of it.
+// Plans tiles of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer.
+// Besides, the kernel has `moreBytes` for an element of a chunk, and `rowBytes` for a row of it.
 inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint32_t bytes, uint32_t moreBytes,
                        uint64_t rowBytes, const Platform& platform)
 {

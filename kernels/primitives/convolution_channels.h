@@ -17,7 +17,7 @@ __aicore__ inline uint32_t ConvolutionStride(uint32_t cols)
     return (cols + 15) / 16 * 16;
 }
 
-// What the values are loaded through, by one addend after the other: a TPosition has event ids for 8 buffers.
+// Values are loaded through it, one addend after the other: a TPosition has event ids for 8 buffers.
 using ChannelQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
 
 // Values of a chunk, or with channels last of a tile.

@@ -1,10 +1,10 @@
 /*!
- * What the taps of a kernel see at the positions of a tile: columns, made in global memory.
+ * Columns: the elements of x that a kernel sees at the positions of a tile, in global memory.
  *
- * Channels first the matrix has a row for each tap of each channel and a column for each position; channels last it has
- * a row for each position and a column for each channel of each tap. That is the order of the weight. Rows of x go
- * through one queue bound from MTE2 to MTE3, so that both sides may begin at any byte; where a tap sees the padding,
- * zeros are stored.
+ * Channels first the matrix has a row for each kernel offset of each channel and a column for each position; channels
+ * last it has a row for each position and a column for each channel of each kernel offset. That is the order of the
+ * weight. Rows of x go through one queue bound from MTE2 to MTE3, so that both sides may begin at any byte; where a
+ * kernel offset sees the padding, zeros are stored.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_COLUMNS_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_COLUMNS_H
@@ -35,9 +35,9 @@ __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tilin
 {
     const uint64_t tiles = static_cast<uint64_t>(tiling.rowTiles) * tiling.colTiles;
     const uint64_t sample = index / tiles;
-    const uint32_t place = static_cast<uint32_t>(index - sample * tiles);
-    const uint32_t row = place / tiling.colTiles * tiling.tileRows;
-    const uint32_t col = place % tiling.colTiles * tiling.tileCols;
+    const uint32_t position = static_cast<uint32_t>(index - sample * tiles);
+    const uint32_t row = position / tiling.colTiles * tiling.tileRows;
+    const uint32_t col = position % tiling.colTiles * tiling.tileCols;
     const uint32_t rows = tiling.outHeight - row;
     const uint32_t cols = tiling.outWidth - col;
     return {sample,
@@ -50,20 +50,20 @@ __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tilin
             0};
 }
 
-// Channels (first) or taps (last) whose columns are made together.
+// Channels (first) or kernel offsets (last) whose columns are made together.
 struct ColumnChunk {
     uint32_t first;
     uint32_t count;
-    uint32_t terms;
+    uint32_t k;
 };
 
 __aicore__ inline ColumnChunk ColumnChunkAt(const ConvolutionTilingData& tiling, uint32_t index)
 {
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
+    const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;
+    const uint32_t all = tiling.channelsLast != 0 ? kernelSize : tiling.groupIn;
     const uint32_t first = index * tiling.chunk;
     const uint32_t count = all - first < tiling.chunk ? all - first : tiling.chunk;
-    return {first, count, count * (tiling.terms / all)};
+    return {first, count, count * (tiling.k / all)};
 }
 
 template <typename T>
@@ -142,9 +142,9 @@ public:
     }
 
 private:
-    // Positions along one dim whose tap lies in x: [begin, end).
+    // Positions along one dim whose kernel offset lies in x: [begin, end).
     struct Inside {
-        int64_t start;  // where the tap of the first position lies
+        int64_t start;  // where the kernel offset of the first position lies
         uint32_t begin;
         uint32_t end;
     };
@@ -158,35 +158,36 @@ private:
         return {start, left < end ? static_cast<uint32_t>(left) : end, end};
     }
 
-    __aicore__ inline Inside RowsOf(const ConvolutionTile& tile, uint32_t tapRow) const
+    __aicore__ inline Inside RowsOf(const ConvolutionTile& tile, uint32_t kernelRow) const
     {
-        const uint32_t tap = tiling_.flip != 0 ? tiling_.kernelHeight - 1 - tapRow : tapRow;
+        const uint32_t offset = tiling_.flip != 0 ? tiling_.kernelHeight - 1 - kernelRow : kernelRow;
         const int64_t start = static_cast<int64_t>(tile.row) * tiling_.strideHeight +
-                              static_cast<int64_t>(tap) * tiling_.dilationHeight - tiling_.padTop;
+                              static_cast<int64_t>(offset) * tiling_.dilationHeight - tiling_.padTop;
         return InsideOf(start, tiling_.strideHeight, tiling_.height, tile.rows);
     }
 
-    __aicore__ inline Inside ColsOf(const ConvolutionTile& tile, uint32_t tapCol) const
+    __aicore__ inline Inside ColsOf(const ConvolutionTile& tile, uint32_t kernelCol) const
     {
-        const uint32_t tap = tiling_.flip != 0 ? tiling_.kernelWidth - 1 - tapCol : tapCol;
+        const uint32_t offset = tiling_.flip != 0 ? tiling_.kernelWidth - 1 - kernelCol : kernelCol;
         const int64_t start = static_cast<int64_t>(tile.col) * tiling_.strideWidth +
-                              static_cast<int64_t>(tap) * tiling_.dilationWidth - tiling_.padLeft;
+                              static_cast<int64_t>(offset) * tiling_.dilationWidth - tiling_.padLeft;
         return InsideOf(start, tiling_.strideWidth, tiling_.width, tile.cols);
     }
 
-    // A row for each tap of each channel. Blocks go along rows of the tile or along channels, whichever are more.
+    // A row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever are
+    // more.
     __aicore__ inline void MakeFirst(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                      const ColumnChunk& chunk)
     {
-        const uint32_t taps = tiling_.kernelHeight * tiling_.kernelWidth;
+        const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;
         const uint64_t plane = static_cast<uint64_t>(tiling_.height) * tiling_.width;
         const uint64_t x =
             (tile.sample * tiling_.channels + tile.group * uint64_t{tiling_.groupIn} + chunk.first) * plane;
-        const uint64_t channelStride = uint64_t{taps} * tile.Positions();
-        for (uint32_t tap = 0; tap < taps; ++tap) {
-            const Inside rows = RowsOf(tile, tap / tiling_.kernelWidth);
-            const Inside cols = ColsOf(tile, tap % tiling_.kernelWidth);
-            const uint64_t to = static_cast<uint64_t>(tap) * tile.Positions();
+        const uint64_t channelStride = uint64_t{kernelSize} * tile.Positions();
+        for (uint32_t offset = 0; offset < kernelSize; ++offset) {
+            const Inside rows = RowsOf(tile, offset / tiling_.kernelWidth);
+            const Inside cols = ColsOf(tile, offset % tiling_.kernelWidth);
+            const uint64_t to = static_cast<uint64_t>(offset) * tile.Positions();
             if (cols.begin == cols.end || rows.begin == rows.end) {
                 Zero(columns, {0, to, 0, channelStride, chunk.count, tile.Positions()});
                 continue;
@@ -225,31 +226,31 @@ private:
                                     const ColumnChunk& chunk)
     {
         const uint64_t x = tile.sample * tiling_.height;
-        for (uint32_t tap = 0; tap < chunk.count; ++tap) {
-            const Inside rows = RowsOf(tile, (chunk.first + tap) / tiling_.kernelWidth);
-            const Inside cols = ColsOf(tile, (chunk.first + tap) % tiling_.kernelWidth);
+        for (uint32_t offset = 0; offset < chunk.count; ++offset) {
+            const Inside rows = RowsOf(tile, (chunk.first + offset) / tiling_.kernelWidth);
+            const Inside cols = ColsOf(tile, (chunk.first + offset) % tiling_.kernelWidth);
             for (uint32_t row = 0; row < tile.rows; ++row) {
                 const uint64_t to =
-                    row * uint64_t{tile.cols} * chunk.terms + static_cast<uint64_t>(tap) * tiling_.groupIn;
+                    row * uint64_t{tile.cols} * chunk.k + static_cast<uint64_t>(offset) * tiling_.groupIn;
                 if (row < rows.begin || row >= rows.end) {
-                    Zero(columns, {0, to, 0, chunk.terms, tile.cols, tiling_.groupIn});
+                    Zero(columns, {0, to, 0, chunk.k, tile.cols, tiling_.groupIn});
                     continue;
                 }
-                Zero(columns, {0, to, 0, chunk.terms, cols.begin, tiling_.groupIn});
+                Zero(columns, {0, to, 0, chunk.k, cols.begin, tiling_.groupIn});
                 Zero(columns,
-                     {0, to + cols.end * uint64_t{chunk.terms}, 0, chunk.terms, tile.cols - cols.end, tiling_.groupIn});
+                     {0, to + cols.end * uint64_t{chunk.k}, 0, chunk.k, tile.cols - cols.end, tiling_.groupIn});
                 if (cols.begin == cols.end) {
                     continue;
                 }
                 const uint64_t line =
                     (x + static_cast<uint64_t>(rows.start + row * int64_t{tiling_.strideHeight})) * tiling_.width;
-                const uint64_t place =
+                const uint64_t position =
                     line + static_cast<uint64_t>(cols.start + cols.begin * int64_t{tiling_.strideWidth});
-                Copy(columns, xGm_,
-                     {place * tiling_.channels + uint64_t{tile.group} * tiling_.groupIn,
-                      to + cols.begin * uint64_t{chunk.terms},
-                      static_cast<uint64_t>(tiling_.strideWidth) * tiling_.channels, chunk.terms, cols.end - cols.begin,
-                      tiling_.groupIn});
+                Copy(
+                    columns, xGm_,
+                    {position * tiling_.channels + uint64_t{tile.group} * tiling_.groupIn,
+                     to + cols.begin * uint64_t{chunk.k}, static_cast<uint64_t>(tiling_.strideWidth) * tiling_.channels,
+                     chunk.k, cols.end - cols.begin, tiling_.groupIn});
             }
         }
     }

@@ -1,7 +1,7 @@
 /*!
  * Convolutions as an implicit product of matrices, tile by tile of the output.
  *
- * A core takes tiles of positions in turn; its vector unit makes the columns of a chunk of terms in the workspace
+ * A core takes tiles of positions in turn; its vector unit makes the columns of a chunk of K in the workspace
  * (convolution_columns.h) while its cube multiplies those before with the weight. Sums of several chunks are added up
  * in global memory, in order. The cube writes the output itself, or float sums go through the workspace to the vector
  * unit, which finishes them.
@@ -21,8 +21,8 @@ namespace ms_ascend_ops {
 template <typename T, typename RESULT>
 class Convolution {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
+    using Operand = GmMatrix<T, true>;
+    using Result = GmMatrix<RESULT>;
     using Product = MatmulObject<Operand, Operand, Result>;
     Product product;
 
@@ -32,16 +32,14 @@ public:
         tiling_ = tiling;
         columns_.Init(x, tiling, pipe);
         weight_.Init(weight, workspace + tiling.workspacePerCore * tiling.cores, tiling, columns_);
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t positions = tiling.tileRows * tiling.tileCols;
-        const uint32_t terms = ColumnChunkAt(tiling, 0).terms;
+        const uint32_t k = ColumnChunkAt(tiling, 0).k;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
-            columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), positions * terms);
-            own += tiling.columnBytes;
+            own.TakeBytes(columnGm_[buffer], positions * k, tiling.columnBytes);
         }
         for (uint32_t buffer = 0; buffer < 2 && tiling.finished != 0; ++buffer) {
-            sumGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ RESULT*>(own), positions * tiling.tileOut);
-            own += static_cast<uint64_t>(positions) * tiling.tileOut * sizeof(RESULT);
+            own.Take(sumGm_[buffer], static_cast<uint64_t>(positions) * tiling.tileOut);
         }
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
         first_ = core < tiling.cores ? core : tiling.tasks;
@@ -163,7 +161,7 @@ private:
         const int cols = last ? outs : positions;
         // Elements from a row of each matrix to the next.
         const int weightStride = static_cast<int>(weight_.Stride());
-        const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.terms)
+        const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.k)
                                                        : (direct ? tiling_.width : tile.Positions()));
         const int resultStride = stride == 0 ? cols : static_cast<int>(stride);
         const bool transposed = weight_.IsTransposed();
@@ -172,9 +170,9 @@ private:
         if (last) {
             product.SetOrgShape(rows, weightStride, columnStride, weightStride, resultStride);
         } else {
-            product.SetOrgShape(weightStride, columnStride, weightStride, static_cast<int>(chunk.terms), resultStride);
+            product.SetOrgShape(weightStride, columnStride, weightStride, static_cast<int>(chunk.k), resultStride);
         }
-        product.SetSingleShape(rows, cols, static_cast<int>(chunk.terms));
+        product.SetSingleShape(rows, cols, static_cast<int>(chunk.k));
         product.SetTensorA(last ? columns : weight, !last && transposed);
         product.SetTensorB(last ? weight : columns, last && !transposed);
         product.template IterateAll<false>(result, step.chunk == 0 ? 0 : 1, false, true);

@@ -1,10 +1,10 @@
 /*!
  * Tiling of convolutions and of the gradient of their weight. Plain C++.
  *
- * A tile holds some positions of the output, whole rows of them or a piece of one row. What the taps of the kernel see
- * at these positions are columns: a matrix that is multiplied with the weight. It is made in the workspace, a chunk of
- * input channels (channels first) or of taps (channels last) at a time. A kernel of 1 x 1 needs none: x is that matrix.
- * Tiles and chunks follow from the shapes, not from the number of cores: neither do results.
+ * A tile holds some positions of the output, whole rows of them or a piece of one row. The elements that the kernel
+ * sees at these positions are columns: a matrix that is multiplied with the weight. It is made in the workspace, a
+ * chunk of input channels (channels first) or of kernel offsets (channels last) at a time. A kernel of 1 x 1 needs
+ * none: x is that matrix. Tiles and chunks follow from the shapes, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_TILING_H
@@ -40,14 +40,14 @@ struct ConvolutionTilingData {
     uint32_t dilationHeight;
     uint32_t dilationWidth;
     uint32_t flip;
-    uint32_t weightTransposed;  // is read as the transpose of rows of terms
-    uint32_t weightMoved;       // into rows of terms, in the workspace
+    uint32_t weightTransposed;  // is read as the transpose of rows of K elements
+    uint32_t weightMoved;       // into rows of K elements, in the workspace
     uint32_t weightStride;      // elements from a row to the next
     uint32_t channelsLast;
     uint32_t direct;     // x is the matrix of columns
     uint32_t depthwise;  // channels are by themselves: no product of matrices
-    uint32_t terms;      // of a sum: groupIn * kernelHeight * kernelWidth
-    uint32_t chunk;      // channels, or taps, whose columns are made at a time
+    uint32_t k;          // groupIn * kernelHeight * kernelWidth
+    uint32_t chunk;      // channels, or kernel offsets, whose columns are made at a time
     uint32_t chunks;
     uint32_t tileRows;  // of positions
     uint32_t tileCols;
@@ -120,13 +120,11 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.padTop = static_cast<int32_t>(params.pad_top);
     tiling.padLeft = static_cast<int32_t>(params.pad_left);
     tiling.channelsLast = last ? 1 : 0;
-    const auto places = [](int64_t along, int64_t window, int64_t dilation, int64_t padding, int64_t stride) {
-        return (along + padding - (window - 1) * dilation - 1) / stride + 1;
-    };
-    const int64_t rows = places(tiling.height, tiling.kernelHeight, tiling.dilationHeight,
-                                params.pad_top + params.pad_bottom, tiling.strideHeight);
-    const int64_t cols = places(tiling.width, tiling.kernelWidth, tiling.dilationWidth,
-                                params.pad_left + params.pad_right, tiling.strideWidth);
+    const auto length = [](int64_t size, int64_t dilation) { return (size - 1) * dilation + 1; };
+    const int64_t rows = WindowCount(tiling.height + params.pad_top + params.pad_bottom,
+                                     length(tiling.kernelHeight, tiling.dilationHeight), tiling.strideHeight);
+    const int64_t cols = WindowCount(tiling.width + params.pad_left + params.pad_right,
+                                     length(tiling.kernelWidth, tiling.dilationWidth), tiling.strideWidth);
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
     if (!last) {  // from a channel to the next
@@ -137,11 +135,11 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
                                     std::to_string(cols) + " positions, got " + std::to_string(y.dims[first]) + " x " +
                                     std::to_string(y.dims[first + 1]));
     }
-    const uint64_t taps = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
-    tiling.terms = Size32(tiling.groupIn * taps, "the terms of a sum");
+    const uint64_t kernelSize = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
+    tiling.k = Size32(tiling.groupIn * kernelSize, "the terms of a sum");
     const bool inPlace = params.pad_top == 0 && params.pad_bottom == 0 && params.pad_left == 0 &&
                          params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1;
-    tiling.direct = taps == 1 && inPlace ? 1 : 0;
+    tiling.direct = kernelSize == 1 && inPlace ? 1 : 0;
     if (tiling.direct != 0) {  // all positions are one row
         uint64_t positions = static_cast<uint64_t>(tiling.height) * tiling.width;
         if (last && !samplesApart) {
@@ -170,14 +168,15 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
 // How products read a weight; `transposed`: whose memory has, group by group, the channels of x before those of y.
 inline void PlanWeight(bool transposed, uint32_t bytes, ConvolutionTilingData& tiling)
 {
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    tiling.weightTransposed = transposed && (taps == 1 || tiling.channelsLast != 0) ? 1 : 0;
+    const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;
+    tiling.weightTransposed = transposed && (kernelSize == 1 || tiling.channelsLast != 0) ? 1 : 0;
     tiling.weightMoved = transposed && tiling.weightTransposed == 0 ? 1 : 0;
-    tiling.weightStride = tiling.terms;
+    tiling.weightStride = tiling.k;
     if (tiling.weightTransposed != 0) {
-        tiling.weightStride = Size32(static_cast<uint64_t>(tiling.groupOut) * taps, "the elements of a row of weight");
+        tiling.weightStride =
+            Size32(static_cast<uint64_t>(tiling.groupOut) * kernelSize, "the elements of a row of weight");
     } else if (tiling.weightMoved != 0) {  // by several cores
-        tiling.weightStride = static_cast<uint32_t>(RoundUp(tiling.terms, LINE_BYTES / bytes));
+        tiling.weightStride = static_cast<uint32_t>(RoundUp(tiling.k, LINE_BYTES / bytes));
     }
 }
 
@@ -186,10 +185,10 @@ inline void PlanChunks(const Platform& platform, uint32_t bytes, ConvolutionTili
 {
     const bool host = platform.tileBytes != 0;
     const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
-    const uint64_t one = positions * bytes * (tiling.terms / all);
-    // Channels last, a transposed weight is one matrix only for each tap.
+    const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;
+    const uint32_t all = tiling.channelsLast != 0 ? kernelSize : tiling.groupIn;
+    const uint64_t one = positions * bytes * (tiling.k / all);
+    // Channels last, a transposed weight is one matrix only for each kernel offset.
     const bool apart = tiling.channelsLast != 0 && tiling.weightTransposed != 0;
     const uint64_t fit = apart ? 1 : std::max<uint64_t>(1, (host ? HOST_COLUMN_BYTES : COLUMN_BYTES) / one);
     tiling.chunks = tiling.direct != 0 ? 1 : static_cast<uint32_t>(CeilDiv(all, fit));
@@ -225,11 +224,10 @@ inline uint64_t ColumnBytes(const ConvolutionTilingData& tiling, uint32_t bytes)
     if (tiling.direct != 0) {
         return 0;
     }
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
-    return RoundUp(
-        static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols * (tiling.terms / all) * tiling.chunk * bytes,
-        LINE_BYTES);
+    const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;
+    const uint32_t all = tiling.channelsLast != 0 ? kernelSize : tiling.groupIn;
+    return RoundUp(static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols * (tiling.k / all) * tiling.chunk * bytes,
+                   LINE_BYTES);
 }
 
 // Cores for all tasks, each of which has memory for two chunks of columns.
@@ -237,7 +235,7 @@ inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Convolu
 {
     LaunchConfig config;
     const uint64_t operations =
-        static_cast<uint64_t>(x.dims[0]) * tiling.outHeight * tiling.outWidth * tiling.outChannels * tiling.terms;
+        static_cast<uint64_t>(x.dims[0]) * tiling.outHeight * tiling.outWidth * tiling.outChannels * tiling.k;
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
         1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
     tiling.cores = config.blockDim;
@@ -271,7 +269,7 @@ inline void PlanTiles(const Platform& platform, uint32_t bytes, ConvolutionTilin
     tiling.tasks = tasks();
 }
 
-// What an epilogue keeps in the Unified Buffer.
+// An epilogue keeps so many bytes in the Unified Buffer.
 struct EpilogueBytes {
     uint64_t perElement;  // of a chunk of a tile, without the float sums, of which there are two chunks
     uint64_t perRow;      // of a chunk
@@ -289,7 +287,7 @@ inline LaunchConfig PlanProduct(const TensorDesc& x, const Platform& platform, c
     const uint64_t cols = last ? tiling.tileOut : positions;
     const DataType result = tiling.finished != 0 ? DataType::FLOAT32 : x.dtype;
     const bool transposed = tiling.weightTransposed != 0;
-    tiling.product = PlanCube(rows, cols, tiling.terms, x.dtype, result, !last && transposed, last && !transposed);
+    tiling.product = PlanCube(rows, cols, tiling.k, x.dtype, result, !last && transposed, last && !transposed);
     const RowsApart weight{tiling.weightStride, "a row of the weight"};
     const RowsApart columns{ColumnStride(tiling), "a row of x"};
     CheckRowsApart(tiling.product, last ? columns : weight, last ? weight : columns, platform);

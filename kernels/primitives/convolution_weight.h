@@ -1,10 +1,10 @@
 /*!
  * The weight of a convolution as its products read it.
  *
- * A row for each output channel, with the terms in the order of the columns (convolution_columns.h): so a weight lies
- * in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed where it lies if the
- * terms that are multiplied at once are the channels of x alone. Otherwise its taps are moved into such rows in the
- * workspace, before the products: runs of a few elements, which a copy takes many of at a time.
+ * A row for each output channel, with its K elements in the order of the columns (convolution_columns.h): so a weight
+ * lies in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed where it lies
+ * if the K elements that are multiplied at once are the channels of x alone. Otherwise its kernel offsets are moved
+ * into such rows in the workspace, before the products: runs of a few elements, which a copy takes many of at a time.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H
@@ -41,26 +41,27 @@ public:
     // Elements from a row to the next, as it lies in memory.
     __aicore__ inline uint32_t Stride() const { return tiling_.weightStride; }
 
-    // What the columns of a chunk are multiplied with.
+    // Returns the weight that the columns of a chunk are multiplied with.
     __aicore__ inline AscendC::GlobalTensor<T> At(const ConvolutionTile& tile, const ColumnChunk& chunk) const
     {
         if (IsTransposed()) {
-            const uint64_t group = static_cast<uint64_t>(tile.group) * tiling_.terms * tiling_.groupOut;
+            const uint64_t group = static_cast<uint64_t>(tile.group) * tiling_.k * tiling_.groupOut;
             return gm_[group + static_cast<uint64_t>(chunk.first) * tiling_.groupOut + tile.out];
         }
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupOut + tile.out;
-        return gm_[channel * Stride() + static_cast<uint64_t>(chunk.first) * (chunk.terms / chunk.count)];
+        return gm_[channel * Stride() + static_cast<uint64_t>(chunk.first) * (chunk.k / chunk.count)];
     }
 
 private:
-    // The taps of all channels of x, for an output channel.
+    // The kernel offsets of all channels of x, for an output channel.
     __aicore__ inline void MoveRow(const AscendC::GlobalTensor<T>& rows, uint64_t row, Columns<T>& copies)
     {
-        const uint32_t taps = tiling_.kernelHeight * tiling_.kernelWidth;
+        const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;
         const uint64_t group = row / tiling_.groupOut;
-        const uint64_t from = (group * tiling_.groupIn * tiling_.groupOut + row % tiling_.groupOut) * taps;
+        const uint64_t from = (group * tiling_.groupIn * tiling_.groupOut + row % tiling_.groupOut) * kernelSize;
         copies.Copy(rows, gm_,
-                    {from, row * tiling_.weightStride, uint64_t{tiling_.groupOut} * taps, taps, tiling_.groupIn, taps});
+                    {from, row * tiling_.weightStride, uint64_t{tiling_.groupOut} * kernelSize, kernelSize,
+                     tiling_.groupIn, kernelSize});
     }
 
     ConvolutionTilingData tiling_;

@@ -37,7 +37,7 @@ __aicore__ inline CoreShare ShareOf(uint64_t total, uint64_t perCore)
     return {begin < end ? begin : end, end};
 }
 
-// What this core has written to the workspace can be read by it afterwards.
+// Waits until this core can read what it has written to the workspace.
 __aicore__ inline void WaitForStores(AscendC::TPipe& pipe)
 {
     WaitForPipe<AscendC::HardEvent::MTE3_MTE2>(pipe);

@@ -33,7 +33,7 @@ public:
 
     __aicore__ inline uint64_t BeginOf(uint64_t row) const { return row == 0 ? 0 : EndAt(row - 1); }
 
-    // Where a row ends of whose entries `entry` is the next one.
+    // Returns where a row ends of whose entries `entry` is the next one.
     __aicore__ inline uint64_t EndOf(uint64_t row, uint64_t entry) const
     {
         const uint64_t end = EndAt(row);

@@ -8,8 +8,8 @@
 
 namespace ms_ascend_ops {
 
-// Where each of `count` parts ends among `total` rows. The kernel stops where one would end before it begins, or behind
-// all rows, and where the last one does not end with them: rows of the output would stay as they are.
+// Says where each of `count` parts ends among `total` rows. The kernel stops where one would end before it begins, or
+// behind all rows, and where the last one does not end with them: rows of the output would stay as they are.
 class CumulativeLengths {
 public:
     __aicore__ inline void Init(GM_ADDR ends, uint64_t count, uint64_t total)
@@ -22,7 +22,7 @@ public:
         }
     }
 
-    // Where part `index` ends, which begins at `begin`.
+    // Returns where part `index` ends, which begins at `begin`.
     __aicore__ inline uint64_t EndOf(uint64_t index, uint64_t begin) const
     {
         const int32_t end = endsGm_.GetValue(index);

@@ -115,7 +115,7 @@ inline void Check(const Sizes& sizes, int64_t mostHeadSize)
     Size32(sizes.heads * std::max(sizes.headSize, sizes.valueSize), "the elements of all heads of a query");
 }
 
-// What a kernel calculates of them.
+// A kernel calculates this.
 struct Work {
     DataType type;
     bool headsFirst;  // in memory; else positions
@@ -192,7 +192,7 @@ inline LaunchConfig Plan(const Sizes& sizes, const Work& work, const Platform& p
     tiling.workspacePerCore =
         RoundUp(2 * scoresBytes + tileRows * tileCols * bytes + tileRows * valueSize * sizeof(float), uint64_t{512});
     LaunchConfig config;
-    // Of different sequences each may have a tile that is not full.
+    // Sequences of different lengths may each have a tile that is not full.
     const uint64_t tasks = work.equal ? sizes.sequences * tiling.unitsPerBatch * tiling.tilesPerUnit
                                       : tiling.unitsPerBatch * (tiling.tilesPerUnit + sizes.sequences);
     config.blockDim = Cores(tasks, (work.equal ? sizes.sequences : 1) * Operations(sizes), platform);

@@ -19,7 +19,7 @@
 
 namespace ms_ascend_ops {
 
-// Where a tile lies.
+// A tile lies here.
 struct GatedTile {
     uint32_t rows;
     uint32_t length;

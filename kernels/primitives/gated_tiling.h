@@ -33,7 +33,7 @@ namespace gated {
 
 constexpr uint32_t FIXED_BYTES = 1024;  // a block of ones, rounding of buffers
 
-// What is to be tiled, and for which kernel.
+// The work to be tiled, and its kernel.
 struct Work {
     uint64_t rows;
     uint64_t length;

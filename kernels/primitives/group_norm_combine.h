@@ -12,8 +12,8 @@
 
 namespace ms_ascend_ops {
 
-// What stage 2 begins with: the sums of groups or of channels; the means of pieces of channels, not less K, and the
-// squares from them; or x itself, which goes to y then.
+// Stage 2 begins with one of these: the sums of groups or of channels; the means of pieces of channels, not less K, and
+// the squares from them; or x itself, which goes to y then.
 enum class GroupNormFrom { GROUPS, CHANNELS, MEANS, X };
 
 // Stage 2.
@@ -34,10 +34,10 @@ public:
         pipe.InitBuffer(workBuf_, 4 * this->elements_ * sizeof(float));
         pipe.InitBuffer(stateBuf_, 5 * groups8 * sizeof(float));
         pipe.InitBuffer(blockBuf_, 3 * groups8 * AscendC::ONE_BLK_SIZE);
-        rest_ = workBuf_.template Get<float>();
-        sum_ = rest_[this->elements_];
-        square_ = rest_[2 * this->elements_];
-        work_ = rest_[3 * this->elements_];
+        shifted_ = workBuf_.template Get<float>();
+        sum_ = shifted_[this->elements_];
+        square_ = shifted_[2 * this->elements_];
+        work_ = shifted_[3 * this->elements_];
         shift_ = stateBuf_.template Get<float>();
         delta_ = shift_[groups8];
         variance_ = shift_[2 * groups8];
@@ -110,17 +110,17 @@ private:
         }
     }
 
-    // The channels' K is k: rest_ = 0.
+    // The channels' K is k: shifted_ = 0.
     __aicore__ inline void ShareShift(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);
-        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(block.Elements()));
+        AscendC::Duplicate(shifted_, 0.0f, static_cast<int32_t>(block.Elements()));
         AscendC::LocalTensor<float> local = this->outQueue_.template AllocTensor<float>();
         this->SpreadGroups(local, shiftBlocks_, block);
         this->StoreArray(GroupNormArrays::K, column, local);
     }
 
-    // rest_ = K - k, with k the mean of the group's first channels; of x itself, as each is one value, the mean is
+    // shifted_ = K - k, with k the mean of the group's first channels; of x itself, as each is one value, the mean is
     // taken here.
     __aicore__ inline void LoadRest(uint32_t column)
     {
@@ -142,8 +142,8 @@ private:
         if (DIRECT && column == 0) {
             SetShift(src, block);
         }
-        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(block.Elements()));  // the gaps between groups are read
-        SubtractRows(rest_, src, shiftBlocks_, block);
+        AscendC::Duplicate(shifted_, 0.0f, static_cast<int32_t>(block.Elements()));  // the gaps between groups are read
+        SubtractRows(shifted_, src, shiftBlocks_, block);
     }
 
     __aicore__ inline void SetShift(const AscendC::LocalTensor<float>& src, const RowBlock& block)
@@ -188,8 +188,8 @@ private:
         const int32_t count = static_cast<int32_t>(block.Elements());
         if constexpr (DIRECT) {
             LoadRest(column);
-            AscendC::Mul(square_, rest_, rest_, count);
-            SumInto(delta_, rest_, column, block, this->tiling_.inverseChannels);
+            AscendC::Mul(square_, shifted_, shifted_, count);
+            SumInto(delta_, shifted_, column, block, this->tiling_.inverseChannels);
         } else {
             const float size = static_cast<float>(this->tiling_.size);
             CombinePieces(column);
@@ -206,7 +206,7 @@ private:
                     SetShift(work_, block);
                 }
                 LoadRest(column);
-                AscendC::Add(sum_, sum_, rest_, count);
+                AscendC::Add(sum_, sum_, shifted_, count);
             }
             AscendC::Mul(work_, sum_, sum_, count);
             AscendC::Muls(work_, work_, size, count);
@@ -253,7 +253,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // A = gamma * rstd, B = beta + (K - mean) * A, with K - mean = rest_ - delta.
+    // A = gamma * rstd, B = beta + (K - mean) * A, with K - mean = shifted_ - delta.
     __aicore__ inline void ComputeFactors(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);
@@ -261,14 +261,14 @@ private:
         this->LoadFactors(column, true);
         this->RepeatFactor(sum_, this->gamma_, block);
         MultiplyRows(sum_, sum_, rstdBlocks_, block);
-        SubtractRows(rest_, rest_, deltaBlocks_, block);
-        AscendC::Mul(rest_, rest_, sum_, count);
-        AddColumns(rest_, rest_, this->beta_, this->SamplesOf(block));
+        SubtractRows(shifted_, shifted_, deltaBlocks_, block);
+        AscendC::Mul(shifted_, shifted_, sum_, count);
+        AddColumns(shifted_, shifted_, this->beta_, this->SamplesOf(block));
         if constexpr (DIRECT) {
             AscendC::LocalTensor<T> y = this->outQueue_.template AllocTensor<T>();
-            AscendC::LocalTensor<float> result = rest_;
+            AscendC::LocalTensor<float> result = shifted_;
             if (this->tiling_.activation != 0) {
-                ActivateNorm(this->tiling_.activation, square_, rest_, block.Elements());
+                ActivateNorm(this->tiling_.activation, square_, shifted_, block.Elements());
                 result = square_;
             }
             if constexpr (IS_FLOAT<T>) {
@@ -279,7 +279,7 @@ private:
             this->template StoreTile<T>(to, y, block);
         } else {
             StoreCopy(GroupNormArrays::A, sum_, column, count);
-            StoreCopy(GroupNormArrays::B, rest_, column, count);
+            StoreCopy(GroupNormArrays::B, shifted_, column, count);
         }
     }
 
@@ -300,7 +300,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> stateBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
-    AscendC::LocalTensor<float> rest_;
+    AscendC::LocalTensor<float> shifted_;
     AscendC::LocalTensor<float> sum_;
     AscendC::LocalTensor<float> square_;
     AscendC::LocalTensor<float> work_;

@@ -12,7 +12,7 @@
 
 namespace ms_ascend_ops {
 
-// What both directions share: where a tile lies, loads, stores, gamma and beta.
+// Both directions share this: where a tile lies, loads, stores, gamma and beta.
 template <typename G>
 class GroupTiles {
 public:

@@ -23,7 +23,7 @@ __aicore__ inline uint64_t PieceRows(const NormGroupsTilingData& tiling, uint32_
     return left < tiling.sumChunkRows ? left : tiling.sumChunkRows;
 }
 
-// What a stage goes over: the rows that are its channels, and their tiles (see NormGroupsTilingData).
+// A stage goes over these rows, which are its channels, and their tiles (see NormGroupsTilingData).
 struct DataRows {
     uint64_t size;  // of a row
     uint32_t pieces;
@@ -42,7 +42,7 @@ __aicore__ inline DataRows ChannelRows(const NormGroupsTilingData& tiling)
     return {tiling.size, tiling.pieces, tiling.step, tiling.tileRows, tiling.stepRows, tiling.tileCols, tiling.stride};
 }
 
-// Those of group_norm's sums: groups if channels come first.
+// Returns the rows of group_norm's sums: groups if channels come first.
 __aicore__ inline DataRows SumRows(const NormGroupsTilingData& tiling)
 {
     const uint64_t channels = tiling.channelsLast != 0 ? 1 : tiling.groupChannels;
@@ -269,7 +269,7 @@ public:
         }
     }
 
-    // Of(sum) from what was added.
+    // Makes Of(sum) of what was added.
     __aicore__ inline void Finish(uint32_t sum, uint32_t channels)
     {
         if (withLanes_) {

@@ -83,7 +83,7 @@ constexpr uint32_t COMBINE_BUFFERS = 11;     // of COMBINE_ELEMENTS floats
 constexpr uint32_t COMBINE_GROUPS = 56;      // their lane sums, and the probe of a group in pieces, are in FIXED_BYTES
 constexpr uint32_t FIXED_BYTES = 20 * 1024;  // small buffers of the groups, rounding
 
-// What a kernel keeps in the Unified Buffer and in the workspace.
+// A kernel keeps this in the Unified Buffer and in the workspace.
 struct Demand {
     uint32_t queues;   // tensors that go in and out
     uint32_t works;    // float temporaries of a tile
@@ -131,7 +131,7 @@ inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
     return least;
 }
 
-// As many rows to a tile as are worth it, or `pieces` of a row that does not fit in `capacity` elements.
+// Puts as many rows into a tile as are worth it, or `pieces` of a row that does not fit in `capacity` elements.
 inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t capacity, const Platform& platform)
 {
     const uint64_t stride = RoundUp(size, BLOCK_BYTES / bytes);

@@ -60,11 +60,11 @@ public:
         totalLanes_ = laneSum_[2 * tiling.tileRows * FLOAT_LANES];
         const AscendC::LocalTensor<float> state = stateBuf_.template Get<float>();
         shift_ = state;
-        rest_ = state[rows8];
+        delta_ = state[rows8];
         variance_ = state[2 * rows8];
         ones_ = state[3 * rows8];
         shiftBlocks_ = blockBuf_.template Get<float>();
-        restBlocks_ = shiftBlocks_[rows8 * FLOATS_PER_BLOCK];
+        deltaBlocks_ = shiftBlocks_[rows8 * FLOATS_PER_BLOCK];
         rstdBlocks_ = shiftBlocks_[2 * rows8 * FLOATS_PER_BLOCK];
         AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(rows8));
     }
@@ -85,20 +85,20 @@ public:
         }
     }
 
-    // Of pieces: the shift, the sum of what is left, and that of its squares.
+    // Sums up pieces: the shift, the sum of what is left, and that of its squares.
     __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
     {
         constexpr int32_t BLOCK = static_cast<int32_t>(FLOATS_PER_BLOCK);
         for (uint64_t index = begin; index < end; ++index) {
             const RowPiece piece = PieceAt(tiling_, index);
             SumColumnTiles(piece);
-            FinishSums(rest_, laneSum_, 1, cols_, 1.0f);
+            FinishSums(delta_, laneSum_, 1, cols_, 1.0f);
             FinishSums(variance_, laneSquare_, 1, cols_, 1.0f);
-            BroadcastRows(restBlocks_, rest_, 1);
+            BroadcastRows(deltaBlocks_, delta_, 1);
             BroadcastRows(rstdBlocks_, variance_, 1);
             const AscendC::LocalTensor<float> values = pieces_.New();
             AscendC::Muls(values[SHIFT * FLOATS_PER_BLOCK], shiftBlocks_, 1.0f, BLOCK);
-            AscendC::Muls(values[REST * FLOATS_PER_BLOCK], restBlocks_, 1.0f, BLOCK);
+            AscendC::Muls(values[REST * FLOATS_PER_BLOCK], deltaBlocks_, 1.0f, BLOCK);
             AscendC::Muls(values[SQUARE * FLOATS_PER_BLOCK], rstdBlocks_, 1.0f, BLOCK);
             pieces_.Put(values, piece.row, piece.piece);
         }
@@ -139,7 +139,7 @@ private:
                 Probe(r * tiling_.stride, r, block);
             }
             ComputeShift(rows, tiling_.inverseProbe);
-            StartSums(rest_, laneSum_, rows, cols_);
+            StartSums(delta_, laneSum_, rows, cols_);
             StartSums(variance_, laneSquare_, rows, cols_);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
@@ -151,7 +151,7 @@ private:
                 const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
                 SubtractRows(shifted, x, shiftBlocks_[r * FLOATS_PER_BLOCK], wide);
                 AscendC::Mul(square_, shifted, shifted, static_cast<int32_t>(block.Elements()));
-                FoldRows<AddOf>(rest_, laneSum_, shifted, r, block, cols_);
+                FoldRows<AddOf>(delta_, laneSum_, shifted, r, block, cols_);
                 FoldRows<AddOf>(variance_, laneSquare_, square_, r, block, cols_);
             }
             FinishStatistics(rows);
@@ -190,7 +190,7 @@ private:
         Probe(0, 0, first);
         input_.End(offset + piece.begin, firstShape);
         ComputeShift(1, first.cols == tiling_.probe ? tiling_.inverseProbe : 1.0f / static_cast<float>(first.cols));
-        StartSums(rest_, laneSum_, 1, cols_);
+        StartSums(delta_, laneSum_, 1, cols_);
         StartSums(variance_, laneSquare_, 1, cols_);
         ClearLanes(totalLanes_, 2);
         for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
@@ -229,10 +229,10 @@ private:
         AscendC::Mul(work, work, work, count);
         pieces_.Scale(REST, full, last);
         AscendC::Sub(square, square, work, count);
-        MeanOfPieces(rest_, full, last);
-        // Where the first piece is far from the mean of all, so is d from precise: what is left is small.
+        MeanOfPieces(delta_, full, last);
+        // If the first piece is far from the mean of all, d is far from precise, too: what is left is small.
         MeanOfPieces(rstdBlocks_, full, last);
-        AscendC::Add(rest_, rest_, rstdBlocks_, blockCount);
+        AscendC::Add(delta_, delta_, rstdBlocks_, blockCount);
         AscendC::Mul(mean, mean, mean, count);
         pieces_.Scale(SHIFT, full, last);
         AscendC::Add(square, square, mean, count);
@@ -240,9 +240,9 @@ private:
         AscendC::Muls(variance_, variance_, tiling_.inverseCols, blockCount);
         pieces_.Free();
         // The mean of all is nearer to most values than that of the first piece: it becomes k, what it lacks becomes d.
-        AscendC::Add(shiftBlocks_, shift_, rest_, blockCount);
+        AscendC::Add(shiftBlocks_, shift_, delta_, blockCount);
         AscendC::Sub(shift_, shift_, shiftBlocks_, blockCount);
-        AscendC::Add(rest_, rest_, shift_, blockCount);
+        AscendC::Add(delta_, delta_, shift_, blockCount);
         AscendC::Muls(shift_, shiftBlocks_, 1.0f, blockCount);
     }
 
@@ -276,7 +276,7 @@ private:
         StoreQueued(outQueueY_, yGm_[row * cols_ + column], yLocal, shape);
     }
 
-    // Where c = x - k is kept: in y's place, or in x's float copy.
+    // Returns where c = x - k is kept: in y's place, or in x's float copy.
     __aicore__ inline AscendC::LocalTensor<float> Shifted([[maybe_unused]] const AscendC::LocalTensor<T>& y,
                                                           [[maybe_unused]] const AscendC::LocalTensor<float>& x) const
     {
@@ -324,9 +324,9 @@ private:
     __aicore__ inline void FinishStatistics(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        FinishSums(rest_, laneSum_, rows, cols_, tiling_.inverseCols);
+        FinishSums(delta_, laneSum_, rows, cols_, tiling_.inverseCols);
         FinishSums(variance_, laneSquare_, rows, cols_, tiling_.inverseCols);
-        AscendC::Mul(rstdBlocks_, rest_, rest_, rows8);
+        AscendC::Mul(rstdBlocks_, delta_, delta_, rows8);
         AscendC::Sub(variance_, variance_, rstdBlocks_, rows8);
     }
 
@@ -334,14 +334,14 @@ private:
     __aicore__ inline void ComputeStatistics(uint64_t row, uint32_t rows, bool store)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        BroadcastRows(restBlocks_, rest_, rows);
+        BroadcastRows(deltaBlocks_, delta_, rows);
         AscendC::LocalTensor<float> meanLocal = outQueueMean_.template AllocTensor<float>();
         AscendC::LocalTensor<float> rstdLocal = outQueueRstd_.template AllocTensor<float>();
         AscendC::Abs(variance_, variance_, rows8);  // rounding may leave a variance of 0 below 0
         AscendC::Adds(variance_, variance_, tiling_.epsilon, rows8);
         AscendC::Sqrt(variance_, variance_, rows8);
         AscendC::Div(rstdLocal, ones_, variance_, rows8);
-        AscendC::Add(meanLocal, shift_, rest_, rows8);
+        AscendC::Add(meanLocal, shift_, delta_, rows8);
         BroadcastRows(rstdBlocks_, rstdLocal, rows);
         const Rows shape{1, rows, static_cast<uint32_t>(rows8), rows};
         outQueueMean_.EnQue(meanLocal);
@@ -361,7 +361,7 @@ private:
                                      uint32_t r, const AscendC::LocalTensor<float>& gamma,
                                      const AscendC::LocalTensor<float>& beta, const RowBlock& block)
     {
-        SubtractRows(shifted, shifted, restBlocks_[r * FLOATS_PER_BLOCK], block);
+        SubtractRows(shifted, shifted, deltaBlocks_[r * FLOATS_PER_BLOCK], block);
         MultiplyRows(shifted, shifted, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
         MultiplyColumns(shifted, shifted, gamma, block);
         AddColumns(shifted, shifted, beta, block);
@@ -397,11 +397,11 @@ private:
     AscendC::LocalTensor<float> laneSquare_;  // and of c^2
     AscendC::LocalTensor<float> totalLanes_;  // of both, over the column tiles of a row: short sums stay accurate
     AscendC::LocalTensor<float> shift_;       // k
-    AscendC::LocalTensor<float> rest_;        // d
+    AscendC::LocalTensor<float> delta_;       // d
     AscendC::LocalTensor<float> variance_;
     AscendC::LocalTensor<float> ones_;
     AscendC::LocalTensor<float> shiftBlocks_;  // blocks of 8 equal values a row
-    AscendC::LocalTensor<float> restBlocks_;
+    AscendC::LocalTensor<float> deltaBlocks_;
     AscendC::LocalTensor<float> rstdBlocks_;
 };
 

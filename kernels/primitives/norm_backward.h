@@ -105,7 +105,7 @@ public:
         }
         if constexpr (ADD) {
             dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dresidual), elements);
-            // Of the 8 buffers that VECIN has, shared rows need one for their sums.
+            // VECIN has 8 buffers, of which shared rows need one for their sums.
             pipe.InitBuffer(inQueueDresidual_, tiling.pieces != 0 ? 1 : tiling.inBuffers, tileElements * sizeof(T));
         }
         dyFloat_.Init(tileElements, pipe);
@@ -394,7 +394,7 @@ private:
         }
     }
 
-    // Of the sums whole blocks are read.
+    // Whole blocks of the sums are read.
     __aicore__ inline void StartSums(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));

@@ -207,7 +207,7 @@ public:
         AscendC::Add(lse, lse, factor_, rows);
     }
 
-    // What Result() multiplies with: 1 / sum, 0 for a row that sees nothing.
+    // Makes the factors that Result() multiplies with: 1 / sum, 0 for a row that sees nothing.
     __aicore__ inline void InvertSums()
     {
         FindSeen();

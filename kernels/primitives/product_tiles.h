@@ -38,7 +38,7 @@ __aicore__ inline ProductTile ProductTileAt(const ProductTilingData& tiling, uin
             cols < tiling.tileCols ? static_cast<uint32_t>(cols) : tiling.tileCols};
 }
 
-// Where a tile begins in the output.
+// Returns where a tile begins in the output.
 __aicore__ inline uint64_t OutputOffset(const ProductTilingData& tiling, const ProductTile& tile)
 {
     return tile.batch * tiling.yBatch + tile.row * tiling.n + tile.col;
@@ -57,7 +57,7 @@ __aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
     return core < tiling.cores ? core : tiling.tasks;
 }
 
-// Those tasks, as tiles.
+// Walks over those tasks as tiles.
 class TilesInTurn {
 public:
     __aicore__ inline explicit TilesInTurn(const ProductTilingData& tiling)
@@ -84,10 +84,10 @@ private:
 template <typename T, typename RESULT>
 class TileProducts {
 public:
-    // Of integers x is never transposed.
-    using Left = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, !AscendC::IsSameType<T, int8_t>::value>;
-    using Right = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
+    // An x of integers is never transposed.
+    using Left = GmMatrix<T, !AscendC::IsSameType<T, int8_t>::value>;
+    using Right = GmMatrix<T, true>;
+    using Result = GmMatrix<RESULT>;
     MatmulObject<Left, Right, Result> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const ProductTilingData& tiling)
@@ -118,7 +118,7 @@ private:
     AscendC::GlobalTensor<T> weightGm_;
 };
 
-// What the vector unit has of the products of a tile at a time: some rows of each, and room to work in.
+// The vector unit takes this of the products of a tile at a time: some rows of each, and room to work in.
 template <uint32_t COUNT, typename PRODUCT = float>
 struct ProductChunk {
     AscendC::LocalTensor<PRODUCT> products[COUNT];
@@ -145,13 +145,12 @@ public:
     {
         tiling_ = tiling;
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint32_t elements = tiling.tileRows * tiling.tileCols;
         chunkElements_ = tiling.chunkRows * ProductStride(tiling.tileCols);
         for (uint32_t i = 0; i < COUNT; ++i) {
             for (uint32_t buffer = 0; buffer < 2; ++buffer) {
-                productGm_[buffer][i].SetGlobalBuffer(reinterpret_cast<__gm__ PRODUCT*>(own), elements);
-                own += elements * sizeof(float);
+                own.Take(productGm_[buffer][i], elements);
             }
             pipe.InitBuffer(productQueue_[i], 2, chunkElements_ * sizeof(float));
         }

@@ -54,7 +54,7 @@ constexpr uint64_t LEAST_COLS = 128;
 constexpr uint64_t HOST_LEAST_ROWS = 128;
 // If x is transposed it is x that is packed, and a weight that is not lies in stretches of a tile's columns.
 constexpr uint64_t HOST_LEAST_COLS = 256;
-// Of few rows, with a weight that is not transposed, a tile reads as many stretches of memory as the weight has rows:
+// With few rows and a weight that is not transposed, a tile reads as many stretches of memory as the weight has rows:
 // they should be long. 1x4096x4096 on one thread of a Zen 3, stretches of 1, 2, 4, 16 KiB: 6.4, 4.4, 3.9 and 3.1 ms.
 constexpr uint64_t FEW_ROWS = 8;
 constexpr uint64_t LEAST_COLS_OF_FEW_ROWS = 512;
@@ -66,7 +66,7 @@ constexpr uint64_t LEAST_COLS_OF_CHIP = 64;
 constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 
-// What is to be tiled.
+// The work to be tiled.
 struct Work {
     uint64_t batches;
     uint64_t m;

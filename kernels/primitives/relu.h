@@ -9,7 +9,7 @@
 namespace ms_ascend_ops {
 
 struct Relu {
-    // As that of silu.h.
+    // It takes the arguments of the one in silu.h.
     static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>&,
                                           uint32_t, const AscendC::LocalTensor<float>& x,
                                           const AscendC::LocalTensor<float>&, int32_t count)

@@ -1,5 +1,5 @@
 /*!
- * The part of the table that a tile needs, in float: cos (1 for what is not turned) and sin with the sign of the
+ * The part of the table that a tile needs, in float: cos (1 for what is not rotated) and sin with the sign of the
  * rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the gradient
  * multiplies the partner by the partner's sin.
  *
@@ -126,7 +126,7 @@ private:
         }
     }
 
-    // Where the values of the second elements begin, behind those of the first ones: at a block.
+    // Returns where the values of the second elements begin, behind those of the first ones: at a block.
     __aicore__ inline uint32_t Behind(uint32_t positions) const
     {
         constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(uint16_t);
@@ -192,7 +192,7 @@ private:
     AscendC::LocalTensor<float> sin_;
     AscendC::LocalTensor<float> first_;
     AscendC::LocalTensor<float> second_;
-    AscendC::LocalTensor<float> runs_;  // interleave: the values of first and of second elements by turns, 64 each
+    AscendC::LocalTensor<float> runs_;  // interleave: the values of first and of second elements alternately, 64 each
     AscendC::LocalTensor<C> loaded_;
 };
 

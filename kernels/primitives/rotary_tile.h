@@ -1,5 +1,5 @@
 /*!
- * A tile of heads on its way through the Unified Buffer, turned by the rotary embedding: y = x * cos + partner(x) *
+ * A tile of heads on its way through the Unified Buffer, rotated by the rotary embedding: y = x * cos + partner(x) *
  * sin.
  *
  * half: the partner is the other half of the head, read in place. interleave: it is the neighbour, taken from two
@@ -23,16 +23,16 @@ struct HeadTile {
     __aicore__ inline uint32_t Heads() const { return positions * heads; }
 };
 
-// Where the heads of a tile are in global memory: head j of position i begins at offset + i * positionStride +
-// j * headStride.
+// The heads of a tile are in global memory: head j of position i begins at offset + i * positionStride + j *
+// headStride.
 struct HeadPlace {
     uint64_t offset;
     uint64_t positionStride;
     uint64_t headStride;
 };
 
-// What moves the heads of a tile: `count` copies of rows, from each copy to the next `gmStep` elements in global memory
-// and `ubStep` in the Unified Buffer.
+// Moves the heads of a tile: `count` copies of rows, from each copy to the next `gmStep` elements in global memory and
+// `ubStep` in the Unified Buffer.
 struct HeadCopies {
     uint32_t count;
     uint64_t gmStep;
@@ -87,13 +87,13 @@ public:
     __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        rest_ = tiling.dim - 2 * tiling.half;
+        tail_ = tiling.dim - 2 * tiling.half;
         packed_ = tiling.stride == tiling.dim && (tiling.interleave != 0 || tiling.halfStride == tiling.half);
         const uint32_t room = tiling.tilePositions * tiling.tileHeads * tiling.stride;
         pipe.InitBuffer(inQueueX_, 2, room * sizeof(T));
         pipe.InitBuffer(outQueueY_, 2, room * sizeof(T));
-        pipe.InitBuffer(turnedBuf_, room * sizeof(float));
-        turned_ = turnedBuf_.template Get<float>();
+        pipe.InitBuffer(rotatedBuf_, room * sizeof(float));
+        rotated_ = rotatedBuf_.template Get<float>();
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(floatBuf_, room * sizeof(float));
             float_ = floatBuf_.template Get<float>();
@@ -157,9 +157,9 @@ private:
             LoadRows(xLocal[i * tiling_.halfStride], xGm[source.offset + i * tiling_.half],
                      PiecesOfHeads(source, tile, cols, tiling_.stride), true);
         }
-        if (rest_ > 0) {
-            LoadRows(xLocal[tiling_.turned], xGm[source.offset + 2 * tiling_.half],
-                     PiecesOfHeads(source, tile, rest_, tiling_.stride), true);
+        if (tail_ > 0) {
+            LoadRows(xLocal[tiling_.rotated], xGm[source.offset + 2 * tiling_.half],
+                     PiecesOfHeads(source, tile, tail_, tiling_.stride), true);
         }
     }
 
@@ -176,9 +176,9 @@ private:
             StoreRows(yGm[target.offset + i * tiling_.half], yLocal[i * tiling_.halfStride],
                       PiecesOfHeads(target, tile, cols, tiling_.stride));
         }
-        if (rest_ > 0) {
-            StoreRows(yGm[target.offset + 2 * tiling_.half], yLocal[tiling_.turned],
-                      PiecesOfHeads(target, tile, rest_, tiling_.stride));
+        if (tail_ > 0) {
+            StoreRows(yGm[target.offset + 2 * tiling_.half], yLocal[tiling_.rotated],
+                      PiecesOfHeads(target, tile, tail_, tiling_.stride));
         }
     }
 
@@ -234,7 +234,7 @@ private:
     __aicore__ inline void Compute(const AscendC::LocalTensor<T>& yLocal, const HeadTile& tile)
     {
         const uint32_t count = tile.Heads() * tiling_.stride;
-        const uint32_t turned = rest_ == 0 ? tiling_.stride : tiling_.turned;
+        const uint32_t rotated = tail_ == 0 ? tiling_.stride : tiling_.rotated;
         AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
         AscendC::LocalTensor<float> partner;
         if (tiling_.interleave != 0) {  // first, so that x comes to be float where it is multiplied
@@ -242,18 +242,18 @@ private:
         }
         const AscendC::LocalTensor<float> x = ToFloat(xLocal, float_, count);
         if (tiling_.interleave != 0) {
-            WithTable<MulOf>(turned_, partner, table_.Sin(), tile, tiling_.turned);
+            WithTable<MulOf>(rotated_, partner, table_.Sin(), tile, tiling_.rotated);
         } else {
             const uint32_t h = tiling_.halfStride;
-            WithTable<MulOf>(turned_, x[h], table_.Sin(), tile, h);
-            WithTable<MulOf>(turned_[h], x, table_.Sin()[h], tile, h);
+            WithTable<MulOf>(rotated_, x[h], table_.Sin(), tile, h);
+            WithTable<MulOf>(rotated_[h], x, table_.Sin()[h], tile, h);
         }
         const AscendC::LocalTensor<float> y = Target(yLocal);
         WithTable<MulOf>(y, x, table_.Cos(), tile, tiling_.stride);
-        if (turned == tiling_.stride) {
-            AscendC::Add(y, y, turned_, static_cast<int32_t>(count));
+        if (rotated == tiling_.stride) {
+            AscendC::Add(y, y, rotated_, static_cast<int32_t>(count));
         } else {
-            AddTurned(y, tile.Heads());
+            AddRotated(y, tile.Heads());
         }
         FromFloat(yLocal, y, count);
         inQueueX_.FreeTensor(xLocal);
@@ -289,13 +289,13 @@ private:
         AscendC::Or(partner.template ReinterpretCast<uint16_t>(), even, odd, static_cast<int32_t>(bits));
         inQueueNext_.FreeTensor(next);
         inQueueBefore_.FreeTensor(before);
-        return ToFloat(partner, turned_, count);
+        return ToFloat(partner, rotated_, count);
     }
 
     __aicore__ inline AscendC::LocalTensor<T> Partner()
     {
         if constexpr (IS_FLOAT<T>) {
-            return turned_;
+            return rotated_;
         } else {
             return partnerBuf_.template Get<T>();
         }
@@ -328,16 +328,16 @@ private:
         }
     }
 
-    // y += turned_ on what is turned of every head.
-    __aicore__ inline void AddTurned(const AscendC::LocalTensor<float>& y, uint32_t heads)
+    // y += rotated_ on what is rotated of every head.
+    __aicore__ inline void AddRotated(const AscendC::LocalTensor<float>& y, uint32_t heads)
     {
         const uint32_t step = RowsAtOnce(tiling_.stride);
         const uint8_t row = static_cast<uint8_t>(tiling_.stride / FLOATS_PER_BLOCK);
         for (uint32_t head = 0; head < heads; head += step) {
             const uint32_t rows = heads - head < step ? heads - head : step;
-            for (uint32_t column = 0; column < tiling_.turned; column += FLOAT_LANES) {
+            for (uint32_t column = 0; column < tiling_.rotated; column += FLOAT_LANES) {
                 const uint32_t at = head * tiling_.stride + column;
-                AddOf::Repeat(y[at], y[at], turned_[at], LanesAt(column, tiling_.turned), rows,
+                AddOf::Repeat(y[at], y[at], rotated_[at], LanesAt(column, tiling_.rotated), rows,
                               {1, 1, 1, row, row, row});
             }
         }
@@ -358,19 +358,19 @@ private:
     }
 
     TILING tiling_;
-    uint32_t rest_ = 0;    // elements of a head that are not turned
+    uint32_t tail_ = 0;    // elements of a head that are not rotated
     bool packed_ = false;  // heads lie in the Unified Buffer as in global memory
     RotaryTable<C, TILING> table_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueNext_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueBefore_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> turnedBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> rotatedBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> partnerBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> maskBuf_;
-    AscendC::LocalTensor<float> turned_;  // partner(x) * sin
-    AscendC::LocalTensor<float> float_;   // x in float, for 16-bit T
+    AscendC::LocalTensor<float> rotated_;  // partner(x) * sin
+    AscendC::LocalTensor<float> float_;    // x in float, for 16-bit T
 };
 
 }  // namespace ms_ascend_ops

@@ -1,8 +1,8 @@
 /*!
- * Tiling of what turns heads by the rotary embedding. Plain C++.
+ * Tiling of what rotates heads by the rotary embedding. Plain C++.
  *
  * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
- * half, halfStride, turned, stride, tableWidth, tableStride, interleave, separateHalves`.
+ * half, halfStride, rotated, stride, tableWidth, tableStride, interleave, separateHalves`.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
@@ -21,7 +21,7 @@ struct Need {
     uint64_t perPosition;  // of the table
 };
 
-// What is turned of a head. `rotaryDim` is 0 where it is the whole head.
+// The part of a head that is rotated. `rotaryDim` is 0 where it is the whole head.
 struct Pairs {
     bool interleave;
     int64_t rotaryDim;
@@ -38,10 +38,10 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
                                     std::to_string(dim));
     }
     const bool interleave = pairs.interleave;
-    const uint64_t turned = pairs.rotaryDim == 0 ? dim : static_cast<uint64_t>(pairs.rotaryDim);
+    const uint64_t rotated = pairs.rotaryDim == 0 ? dim : static_cast<uint64_t>(pairs.rotaryDim);
     const uint64_t width = cos.LastDim();
     // The function checks this first, unless a dim is not known then.
-    if (turned % 2 != 0 || turned > dim || (width != turned && (pairs.separateHalves || 2 * width != turned))) {
+    if (rotated % 2 != 0 || rotated > dim || (width != rotated && (pairs.separateHalves || 2 * width != rotated))) {
         throw std::invalid_argument("cos.shape[-1] must be the rotated size or half of it");
     }
     bool alike = cos.rank == sin.rank;
@@ -54,12 +54,12 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     const uint32_t bytes = SizeOf(dtype);
     const uint32_t tableBytes = SizeOf(cos.dtype);
     const uint64_t align = BLOCK_BYTES / bytes;
-    const uint64_t half = turned / 2;
-    const uint64_t rest = dim - turned;
+    const uint64_t half = rotated / 2;
+    const uint64_t rest = dim - rotated;
     tiling.half = static_cast<uint32_t>(half);
     tiling.halfStride = static_cast<uint32_t>(RoundUp(half, align));
-    tiling.turned = interleave ? static_cast<uint32_t>(RoundUp(turned, align)) : 2 * tiling.halfStride;
-    tiling.stride = tiling.turned + static_cast<uint32_t>(RoundUp(rest, align));
+    tiling.rotated = interleave ? static_cast<uint32_t>(RoundUp(rotated, align)) : 2 * tiling.halfStride;
+    tiling.stride = tiling.rotated + static_cast<uint32_t>(RoundUp(rest, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
     // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is
@@ -90,7 +90,7 @@ struct Walk {
     uint64_t tableInner;
     uint64_t period;  // positions after which the table repeats within a sequence
 
-    // Where every sequence has tables of its own, also a single one, all are one long sequence.
+    // If every sequence has tables of its own, also a single one, all are one long sequence.
     void Join()
     {
         if (tables == sequences) {

@@ -157,7 +157,7 @@ public:
         }
     }
 
-    // What Take() gave for this place.
+    // Returns what Take() gave for this place.
     __aicore__ inline AscendC::LocalTensor<float> Taken(uint32_t at) const
     {
         return float_.Taken(ADD ? sumLocal_ : x1Local_, at);

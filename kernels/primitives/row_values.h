@@ -27,7 +27,7 @@ public:
         AscendC::Duplicate(values, 1.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
     }
 
-    // As StartRows and FoldRows; then Maxima or Sums.
+    // Is StartRows and FoldRows; then Maxima or Sums.
     template <class OP>
     __aicore__ inline void Start(uint32_t rows, uint32_t cols)
     {

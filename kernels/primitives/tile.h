@@ -106,7 +106,7 @@ public:
         return ToFloat(tile[at], taken, count);
     }
 
-    // What Take() gives for this place.
+    // Returns what Take() gives for this place.
     __aicore__ inline AscendC::LocalTensor<float> Taken(const AscendC::LocalTensor<T>& tile, uint32_t at) const
     {
         if constexpr (IS_FLOAT<T>) {
@@ -121,7 +121,8 @@ private:
     AscendC::LocalTensor<float> copies_;
 };
 
-// Where float values for dst are calculated: dst itself if it is float, else `work`; FromFloat then finishes it.
+// Returns where float values for dst are calculated: dst itself if it is float, else `work`; FromFloat then finishes
+// it.
 template <typename T>
 __aicore__ inline AscendC::LocalTensor<float> FloatTarget(const AscendC::LocalTensor<T>& dst,
                                                           const AscendC::LocalTensor<float>& work)

@@ -69,10 +69,10 @@ private:
 template <typename T, typename S, typename RESULT>
 class WeightQuantTiles {
 public:
-    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
-    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
-    using Bias = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    using Result = GmMatrix<RESULT>;
+    using Operand = GmMatrix<T>;
+    using Transposed = GmMatrix<T, true>;
+    using Bias = GmMatrix<float>;
     MatmulObject<Operand, Transposed, Result, Bias> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR scale, GM_ADDR offset, GM_ADDR bias, GM_ADDR y,
@@ -83,10 +83,10 @@ public:
         weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int8_t*>(weight));
         biasGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(bias));
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
-        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        CoreWorkspace own(workspace, tiling.workspacePerCore);
         const uint64_t tile = static_cast<uint64_t>(tiling.parts * tiling.tileRows) * tiling.k;
-        tileGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), tile);
-        tileGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own) + tile, tile);
+        own.Take(tileGm_[0], tile);
+        own.TakeBytes(tileGm_[1], tile, tiling.tileBytes - tile * sizeof(T));
         const uint32_t elements = tiling.blockRows * tiling.blockStride;
         pipe.InitBuffer(weightQueue_, 2, elements / tiling.perByte);
         pipe.InitBuffer(outQueue_, 2, elements * sizeof(T));
@@ -155,13 +155,11 @@ private:
 
     // ---- products that the vector unit finishes
 
-    __aicore__ inline void InitFinish(GM_ADDR own, AscendC::TPipe& pipe)
+    __aicore__ inline void InitFinish(CoreWorkspace& own, AscendC::TPipe& pipe)
     {
         const uint64_t elements = static_cast<uint64_t>(tiling_.stretchRows) * tiling_.parts * tiling_.tileRows;
-        GM_ADDR results = own + tiling_.tileBytes;
-        for (uint32_t i = 0; i < 2; ++i) {
-            resultGm_[i].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(results) + i * elements, elements);
-        }
+        own.Take(resultGm_[0], elements);
+        own.Take(resultGm_[1], elements);
         const uint32_t stride = ProductStride(tiling_.tileRows);
         chunkElements_ = tiling_.chunkRows * stride;
         // One queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight, scale

@@ -191,7 +191,7 @@ private:
         queue.EnQue(factors);
     }
 
-    // As float. They stay in the queue.
+    // Takes factors as floats. They stay in the queue.
     __aicore__ inline AscendC::LocalTensor<S> TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
                                                           const AscendC::LocalTensor<float>& to, uint32_t rows)
     {
@@ -238,7 +238,7 @@ private:
         AscendC::LocalTensor<S> scale;
         AscendC::LocalTensor<S> offset;
         for (uint32_t i = first; i < last; ++i) {
-            // Where those of the rows before were, so that a host sees that these are not needed any more.
+            // They are where those of the rows before were, so that a host sees that these are not needed any more.
             const AscendC::LocalTensor<float> x = x_[(i - first) * tiling_.k];
             if (tiling_.quantizeX != 0) {
                 // Their floats were in x_ already. A host finds the integers where it sees the casts.
@@ -276,7 +276,7 @@ private:
             InRows<AddOf>(sums_, sums_, shifts_, block);
         }
         InRows<MulOf>(sums_, sums_, scale_, block);
-        // Of floats with the zeros behind a row's groups, so that rows are whole vectors. Integers are one instruction.
+        // Floats have the zeros behind a row's groups, so that rows are whole vectors. Integers are one instruction.
         const uint32_t cols = tiling_.quantizeX != 0 ? tiling_.groups : tiling_.groupStride;
         rows_.template Start<AddOf>(rows, cols);
         rows_.template Fold<AddOf>(sums_, 0, {rows, cols, tiling_.groupStride}, cols);

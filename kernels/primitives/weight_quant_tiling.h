@@ -76,7 +76,7 @@ constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
 constexpr uint64_t MOST_SUMS = 64;       // of rows of both; of more a host does not see that they are of packed numbers
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
-// Of few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
+// For few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
 // each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and few,
 // as unpacking takes as long as some sums.
 inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, const Platform& platform,
@@ -134,7 +134,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     return true;
 }
 
-// What is to be tiled. A gated pair has both weights in one, the gate's rows first.
+// The work to be tiled. A gated pair has both weights in one, the gate's rows first.
 struct Work {
     TensorDesc x;
     TensorDesc weight;

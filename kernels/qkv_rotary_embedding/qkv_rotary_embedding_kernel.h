@@ -1,9 +1,9 @@
 /*!
- * Queries, keys and values out of one tensor, in the layout of attention; queries and keys turned by the rotary
- * embedding, values as they are. The gradient goes the other way and turns back. Turned in float.
+ * Queries, keys and values out of one tensor, in the layout of attention; queries and keys rotated by the rotary
+ * embedding, values as they are. The gradient goes the other way and rotates back. Rotated in float.
  *
  * Plan: a tile is some positions of some heads, which lie n * d elements apart in the packed tensor. Those of q and k
- * are turned as primitives/rotary_tile.h says, the table of their positions being prepared once for all heads; those
+ * are rotated as primitives/rotary_tile.h says, the table of their positions being prepared once for all heads; those
  * of v go through a queue bound from MTE2 to MTE3.
  * Bound: memory (everything once in, once out).
  */

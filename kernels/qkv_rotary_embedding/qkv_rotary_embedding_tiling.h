@@ -37,7 +37,7 @@ struct QkvRotaryEmbeddingTilingData {
     uint32_t dim;
     uint32_t half;         // pairs of a head
     uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
-    uint32_t turned;       // elements before the rest, padding included
+    uint32_t rotated;      // elements before the tail, padding included
     uint32_t stride;       // from a head to the next in the Unified Buffer
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
@@ -53,7 +53,7 @@ using rotary::Need;
 using rotary::TILE_BYTES;
 using rotary::Walk;
 
-// Whether the heads of a position follow each other in the Unified Buffer without gaps.
+// Returns true if the heads of a position follow each other in the Unified Buffer without gaps.
 inline bool Packed(const QkvRotaryEmbeddingTilingData& tiling)
 {
     return tiling.stride == tiling.dim && (tiling.interleave != 0 || tiling.halfStride == tiling.half);
@@ -94,7 +94,7 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
         walk.Gather(most);
     } else {
         most = steps ? std::min(fitting(1), wanted(1)) : 1;
-        // Of one head, an instruction goes over the whole tile; of several, over the heads of a position.
+        // An instruction goes over the whole tile of one head; or, with several, over the heads of a position.
         if (Packed(tiling) && walk.length <= std::min(most, wanted(walk.length))) {
             const uint64_t left = ub - walk.length * need.perPosition;
             tileHeads = std::min<uint64_t>(

@@ -30,7 +30,7 @@ struct RotaryEmbeddingTilingData {
     uint32_t dim;
     uint32_t half;         // pairs of a head
     uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
-    uint32_t turned;       // elements before the rest, padding included
+    uint32_t rotated;      // elements before the tail, padding included
     uint32_t stride;       // from a head to the next in the Unified Buffer
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer

@@ -239,8 +239,8 @@ private:
         }
     }
 
-    // Where in a row the elements are that indices name. As floats indices are compared: they are exact as far as a row
-    // can be long, and larger ones stay larger.
+    // Loads where in a row the elements are that indices name. Indices are compared as floats: they are exact as far as
+    // a row can be long, and larger ones stay larger.
     __aicore__ inline AscendC::LocalTensor<uint32_t> LoadOffsets(const AscendC::GlobalTensor<int32_t>& src,
                                                                  uint32_t count, uint32_t elements)
     {

@@ -106,7 +106,7 @@ public:
     }
 
 private:
-    // Of each task the row that ends in it, and the one that goes on.
+    // Each task has two: the row that ends in it, and the one that goes on.
     __aicore__ inline AscendC::GlobalTensor<float> PartAt(uint64_t part)
     {
         return partGm_[part * tiling_.partialStride + col_];

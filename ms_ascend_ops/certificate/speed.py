@@ -17,13 +17,13 @@ def speed(
     name: str, dtypes: list[str], tolerance: float, quick: bool, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
     """The benchmark, in short; judged as its gate does it."""
-    from ms_ascend_ops.benchmarks.harness import Effort, measure
+    from ms_ascend_ops.benchmarks.harness import Sampling, measure
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
     from ms_ascend_ops.benchmarks.report import COPIES
     from ms_ascend_ops.samples.cases import all_cases
 
     threads = len(os.sched_getaffinity(0))
-    effort = Effort(rounds=5, turn_seconds=0.005, most_seconds=0.5)
+    sampling = Sampling(rounds=5, timed_seconds=0.005, most_seconds=0.5)
     wanted = [dtype for dtype in dtypes if dtype in ("float32", "bfloat16")]
     cases, _ = all_cases([name], wanted)
     plain = next(iter(cases)).variant
@@ -32,7 +32,7 @@ def speed(
         chosen = chosen[:1]
     for case in chosen:
         try:
-            outcome = measure(case, [*COPIES, *_PEERS], threads, effort, tell)
+            outcome = measure(case, [*COPIES, *_PEERS], threads, sampling, tell)
         except ValueError as error:
             yield Finding("speed", case.name, False, str(error))
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ms_ascend_ops.checks import conv2d
+from ms_ascend_ops.shapes import window_count
 
 __all__ = ["check"]
 
@@ -20,10 +21,11 @@ def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
     rows = 1 if attributes["data_format"] == "NHWC" else 2
     names = (("h", "top", "bottom", rows), ("w", "left", "right", rows + 1))
     for name, before, behind, dim in names:
-        size, taps = shapes[0][dim], weight[dim]
-        if -1 in (size, taps, residual[dim]):
+        if -1 in (shapes[0][dim], weight[dim], residual[dim]):
             continue
-        room = size + attributes[f"pad_{before}"] + attributes[f"pad_{behind}"]
-        places = (room - (taps - 1) * attributes[f"dilation_{name}"] - 1) // attributes[f"stride_{name}"] + 1
-        if residual[dim] != places:
-            raise ValueError(f"{op}: residual.shape[{dim}] must be that of the output ({places}), got {residual}")
+        numbers = (
+            attributes[each] for each in (f"dilation_{name}", f"pad_{before}", f"pad_{behind}", f"stride_{name}")
+        )
+        size = window_count(shapes[0][dim], weight[dim], *numbers)
+        if residual[dim] != size:
+            raise ValueError(f"{op}: residual.shape[{dim}] must be that of the output ({size}), got {residual}")

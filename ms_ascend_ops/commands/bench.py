@@ -94,7 +94,7 @@ def bench(
         return
     from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
-    from ms_ascend_ops.benchmarks.harness import Effort
+    from ms_ascend_ops.benchmarks.harness import Sampling
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
     from ms_ascend_ops.samples.cases import all_cases
     from ms_ascend_ops.samples.operators import names as operator_names
@@ -118,8 +118,8 @@ def bench(
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     warn_if_busy(console)
-    effort = Effort(rounds=5, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
-    outcomes = _measure(cases, names, threads, effort, console)
+    sampling = Sampling(rounds=5, timed_seconds=0.005, most_seconds=0.5) if quick else Sampling()
+    outcomes = _measure(cases, names, threads, sampling, console)
     if not outcomes:
         raise KeyboardInterrupt
 
@@ -157,14 +157,14 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
     console.print(table)
 
 
-def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, console: Any) -> list[Any]:
+def _measure(cases: list[Any], names: list[str], threads: int, sampling: Any, console: Any) -> list[Any]:
     """The outcomes of all cases, or of those before an interruption."""
     from ms_ascend_ops.benchmarks.harness import measure
 
     outcomes: list[Any] = []
     with measuring(console, len(cases)) as run:
         for case in cases:
-            outcome = measure(case, names, threads, effort, run.tell)
+            outcome = measure(case, names, threads, sampling, run.tell)
             run.advance()
             outcomes.append(outcome)
     return outcomes

@@ -90,7 +90,7 @@ def bench_networks(
         raise click.BadParameter(f"must be numbers above 0, got {', '.join(own_threads)}", param_hint="--own-threads")
 
     from ms_ascend_ops.benchmarks import report as operators_report
-    from ms_ascend_ops.benchmarks.harness import Effort
+    from ms_ascend_ops.benchmarks.harness import Sampling
     from ms_ascend_ops.benchmarks.networks import report, subject
     from ms_ascend_ops.benchmarks.networks.measure import Task
     from ms_ascend_ops.benchmarks.networks.sharing import Machine
@@ -111,11 +111,15 @@ def bench_networks(
         work += [(name, size, dtype) for size in sizes if size in known for dtype in dtypes]
     if not work:
         raise click.ClickException("there is nothing to measure: install a network, or choose another size")
-    effort = Effort(rounds=3, turn_seconds=0.02) if quick else Effort(rounds=15, turn_seconds=0.1, settle_seconds=0.01)
+    sampling = (
+        Sampling(rounds=3, timed_seconds=0.02)
+        if quick
+        else Sampling(rounds=15, timed_seconds=0.1, untimed_seconds=0.01)
+    )
     seconds = (60.0 if quick else 300.0) if seconds is None else seconds
     console.print(f"{len(work)} to measure, {seconds:g} s each: about {len(work) * seconds / 60:.0f} minutes at most")
     with Machine(lock) as machine:
-        task = Task(machine, effort, seconds, memory, profile, [int(count) for count in own_threads])
+        task = Task(machine, sampling, seconds, memory, profile, [int(count) for count in own_threads])
         rows, failed, missing = _measure(work, phases, task, console)
 
     where, unmeasured = operators_report.machine(threads), failed + missing

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from ms_ascend_ops.benchmarks import harness
-from ms_ascend_ops.benchmarks.harness import Effort, measure, repeat, rest
+from ms_ascend_ops.benchmarks.harness import Sampling, measure, repeat, wait_until_idle
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, Prepared, Provider, library
 from ms_ascend_ops.samples.cases import Case, all_cases
 from ms_ascend_ops.samples.operators import names, operator, unmeasured
@@ -9,8 +9,8 @@ from ms_ascend_ops.samples.operators import names, operator, unmeasured
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 
-SHORT = Effort(
-    rounds=1, rest_seconds=0, settle_seconds=0, settle_calls=1, turn_seconds=0, turn_calls=1, warm_up_seconds=0
+SHORT = Sampling(
+    rounds=1, idle_seconds=0, untimed_seconds=0, untimed_calls=1, timed_seconds=0, timed_calls=1, warm_up_seconds=0
 )
 DTYPES = ("float32", "bfloat16", "float16")
 PASSES = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
@@ -151,5 +151,5 @@ def test_how_often_a_turn_calls(monkeypatch, durations, least_seconds, least_cal
 def test_rests_while_a_thread_spins(monkeypatch, spins, least, most):
     clock = Clock(spins=spins)
     monkeypatch.setattr(harness, "time", clock)
-    rest(0.2)
+    wait_until_idle(0.2)
     assert least <= clock.now <= most

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from mindspore import Tensor
-from ms_ascend_ops.benchmarks.harness import Effort
+from ms_ascend_ops.benchmarks.harness import Sampling
 from ms_ascend_ops.benchmarks.networks import measure, plots, report, subject, variants
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
 from ms_ascend_ops.benchmarks.networks.measure import Row, Series, Task
@@ -24,7 +24,7 @@ from ms_ascend_ops.__main__ import main
 from tests.export import spellings
 
 HIDDEN = spellings.HIDDEN
-SHORT = Effort(rounds=2, turn_seconds=0, settle_seconds=0)
+SHORT = Sampling(rounds=2, timed_seconds=0, untimed_seconds=0)
 X = np.random.default_rng(0).standard_normal((3, 5, HIDDEN)).astype(np.float32)
 MACHINE = {"cpu": "some CPU", "threads": 2, "versions": {"mindspore": "2.10.0"}}
 
@@ -167,7 +167,9 @@ def test_rounds_end_when_the_time_is_over(clock):
     budget.begin()
     runs = {name: call(clock, 1) for name in variants.VARIANTS}
     # Untimed calls of 0.05 s, and timed ones of 2 s: 12 s a round.
-    measure._alternate(made, runs, Effort(rounds=9, turn_seconds=2, settle_seconds=0.05), (), budget, lambda _: None)
+    measure._alternate(
+        made, runs, Sampling(rounds=9, timed_seconds=2, untimed_seconds=0.05), (), budget, lambda _: None
+    )
     assert made.rounds == 3
     assert made.series["stock"].rounds == [[1, 1]] * 3
 
@@ -176,7 +178,7 @@ def test_a_long_call_needs_no_untimed_one(clock):
     made = row([], [], [], [])
     runs = {name: call(clock, 60) for name in variants.VARIANTS}
     budget = Budget(1, 1)
-    measure._alternate(made, runs, Effort(rounds=9, settle_seconds=0.05), (), budget, lambda _: None)
+    measure._alternate(made, runs, Sampling(rounds=9, untimed_seconds=0.05), (), budget, lambda _: None)
     assert made.series["stock"].rounds == [[60]]
 
 
@@ -189,9 +191,9 @@ def test_a_round_that_was_interrupted_is_none(clock):
         if len(turns) == 6:  # the second variant in the second round
             raise KeyboardInterrupt
 
-    effort = Effort(rounds=9, turn_seconds=1, settle_seconds=0)
+    sampling = Sampling(rounds=9, timed_seconds=1, untimed_seconds=0)
     with pytest.raises(KeyboardInterrupt):
-        measure._alternate(made, dict.fromkeys(variants.VARIANTS, run), effort, (), Budget(99, 1), lambda _: None)
+        measure._alternate(made, dict.fromkeys(variants.VARIANTS, run), sampling, (), Budget(99, 1), lambda _: None)
     assert made.rounds == 1
     assert all(len(series.rounds) == 1 for series in made.series.values())
 

@@ -116,7 +116,6 @@ public:
     const SignatureDef& Def() const { return signature_.Def(); }
     const std::vector<size_t>& Writes() const { return writes_; }
     const std::vector<std::unique_ptr<TypedOperator>>& Rows() const { return rows_; }
-    size_t OutputCount() const { return writes_.size() + Def().outputs.size(); }
 
 private:
     std::unique_ptr<TypedOperator> MakeRow(const std::map<std::string, std::string>& row) const;

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ms_ascend_ops.registry import Signature
 
-__all__ = ["CHIPS", "Chip", "obstacle", "type_rows"]
+__all__ = ["CHIPS", "Chip", "type_rows", "unsupported_reason"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def type_rows(signature: Signature, chip: Chip) -> list[Mapping[str, str]]:
     return [row for row in signature.types if not chip.lacks & (fixed | set(row.values()))]
 
 
-def obstacle(signature: Signature, source: str, chip: Chip) -> str:
+def unsupported_reason(signature: Signature, source: str, chip: Chip) -> str:
     """Why a kernel cannot run on a chip, or nothing. `source` is all that the kernel is made of."""
     for instruction, reason in chip.missing.items():
         if f"{instruction}(" in source:

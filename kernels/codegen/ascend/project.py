@@ -10,7 +10,7 @@ from pathlib import Path
 
 from codegen import params
 from codegen.ascend import names, onnx_plugin, op_host, op_kernel, sources
-from codegen.ascend.chips import Chip, obstacle
+from codegen.ascend.chips import Chip, unsupported_reason
 from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
@@ -94,7 +94,7 @@ def collect(source: Source, chips: Sequence[Chip]) -> tuple[list[Kernel], list[R
             text = sources.code_of(f"{signature.entry}Kernel", texts)
             possible = []
             for chip in chips:
-                reason = obstacle(signature, text, chip)
+                reason = unsupported_reason(signature, text, chip)
                 if reason:
                     refused.append(Refused(signature.name, chip, reason))
                 else:

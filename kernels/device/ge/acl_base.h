@@ -1,5 +1,5 @@
 /*!
- * What MindSpore's callbacks of custom operators need of CANN's header of this name.
+ * MindSpore's callbacks of custom operators need this of CANN's header of this name.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_ACL_BASE_H
 #define MS_ASCEND_OPS_DEVICE_ACL_BASE_H

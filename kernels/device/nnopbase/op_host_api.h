@@ -52,10 +52,10 @@ struct MsAscendHostShape {
 uint32_t MsAscendHostTile(const MsAscendHostCall* call, const MsAscendHostChip* chip, MsAscendHostTiling* tiling);
 uint32_t MsAscendHostInferShape(const MsAscendHostCall* call, MsAscendHostShape* shapes);
 uint32_t MsAscendHostInferDataType(const MsAscendHostCall* call, int32_t* dtypes);
-// Of the last call of this thread that was refused.
+// Returns the reason why the last call of this thread was refused.
 const char* MsAscendHostReason();
 
-// What an operator registers, as JSON; null: there is no such operator.
+// Describes an operator's registration as JSON; null: there is no such operator.
 const char* MsAscendHostDescribe(const char* type);
 
 }  // extern "C"

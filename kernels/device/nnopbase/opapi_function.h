@@ -24,7 +24,7 @@ struct Parameter {
     int32_t reference;  // of an output that is an input, too: the number of that input; else -1
 };
 
-// Of an attribute, by the type that it has in the registration.
+// Reads an attribute by the type that it has in the registration.
 struct Attribute {
     enum Type : int32_t { BOOL, FLOAT, INT };
 

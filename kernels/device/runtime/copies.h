@@ -13,10 +13,10 @@ namespace device {
 aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes);
 aclError CopyRows(const CopyCommand& command);
 aclError FillNow(uint64_t address, int32_t value, uint64_t bytes);
-// Whether `bytes` from a device address on are allocated; a host address always is.
+// Checks that `bytes` from a device address on are allocated; a host address always is.
 aclError CheckRange(const char* what, uint64_t address, uint64_t bytes);
 
-// Whether a copy between the devices was enabled (aclrtDeviceEnablePeerAccess).
+// Returns true if a copy between the devices was enabled (aclrtDeviceEnablePeerAccess).
 bool ArePeers(uint32_t first, uint32_t second);
 
 // The handler of SIGSEGV that tells a program that it touches device memory.

@@ -41,7 +41,6 @@ public:
 
     // The child of a fork cannot use the devices, and must not keep them alive.
     void ForgetInChild();
-    bool Forked() const { return forked_; }
 
 private:
     struct Device {
@@ -57,7 +56,6 @@ private:
 
     aclError OpenOnce();
     aclError Spawn(uint32_t device, int socket);
-    aclError AwaitReady(uint32_t device);
     void Help(uint32_t device, int socket);
     void NoteEnd(uint32_t device);
     std::string Running(uint32_t device) const;

@@ -17,7 +17,7 @@
 namespace ms_ascend_ops {
 namespace device {
 
-// What the files of DeviceMemory share.
+// The files of DeviceMemory share this.
 constexpr uint64_t PAGE = 4096;
 
 inline uint64_t RoundUp(uint64_t value, uint64_t step)
@@ -94,8 +94,8 @@ public:
 
     uint64_t Limit() const { return limit_; }
     uint64_t FreeBytes();
-    // Where the host sees the bytes from `address` on, and how many of `bytes` follow there. Null: `text` says what is
-    // wrong with the address.
+    // Returns where the host sees the bytes from `address` on, and how many of `bytes` follow there. Null: `text` says
+    // what is wrong with the address.
     uint8_t* View(uint64_t address, uint64_t bytes, uint64_t& follow, std::string& text);
     // Writes to pages of the view that have no memory yet, which is quicker by the file. False: they have, or it
     // failed.

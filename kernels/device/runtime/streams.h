@@ -51,7 +51,7 @@ struct Event {
 aclError FindStream(void* handle, Stream** stream);
 aclError CreateStream(Context* context, Stream** stream);
 aclError DestroyStream(Stream* stream);
-// Of a device that is reset.
+// Forgets the streams of a device that is reset.
 void ForgetStreams(uint32_t device);
 StreamSlot& SlotOf(const Stream* stream);
 // Streams that a capture has are no longer captured.

@@ -12,7 +12,7 @@ namespace AscendC {
 
 namespace host {
 
-// Of two elements at once, as bits of a float, so that fused loops may take part in it.
+// Handles two elements at once, as bits of a float, so that fused loops may take part in it.
 template <typename T>
 void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t count)
 {

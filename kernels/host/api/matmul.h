@@ -124,7 +124,6 @@ public:
             HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.bias, bias, false));
         }
     }
-    void DisableBias() { product_.bias = nullptr; }
 
     // The whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the chip allows if
     // waitIterateAll says that it will come. enAtomic 1: adds to C.

@@ -196,8 +196,8 @@ void PipeBarrier(HOST_WHERE_ONLY)
     HOST_OBSERVED(host::ObserveSync(where, host::SyncCall::PIPE_BARRIER, PIPE));
 }
 
-// As vector cores have it: a block is a vector core, or where those share cube cores (KERNEL_TYPE_MIX_AIC_1_2) a group
-// of a cube core and its vector cores. GetBlockIdx counts vector cores all the same.
+// Counts as vector cores do: a block is a vector core, or where those share cube cores (KERNEL_TYPE_MIX_AIC_1_2) a
+// group of a cube core and its vector cores. GetBlockIdx counts vector cores all the same.
 inline int64_t GetBlockIdx()
 {
     return host::Core::Current().BlockIdx();

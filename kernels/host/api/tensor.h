@@ -69,7 +69,7 @@ public:
     {
         HOST_OBSERVED(host::ObserveScalar(where, "SetValue", *this, offset, true));
         host::Core::Current().Flush();  // a replay would not write it
-        host::Core::Current().Settle();
+        host::Core::Current().Fence();
         address_[offset] = value;
     }
 

@@ -107,7 +107,7 @@ inline void IssueContiguous(const Operation& operation, const Source* sources, u
     core.Issue();
 }
 
-// What A2 has: float and half for everything, int32 for what needs no rounding, no arithmetic on bfloat16.
+// A2 has float and half for everything, int32 for what needs no rounding, no arithmetic on bfloat16.
 template <typename T, Opcode OPCODE>
 constexpr bool HAS_INSTRUCTION =
     std::is_same<T, float>::value || std::is_same<T, half>::value ||

@@ -46,7 +46,7 @@ public:
     {
         return knows_[IndexOf(pipe)][IndexOf(other)] >= number;
     }
-    // What a flag set on `pipe` now will tell.
+    // Returns what a flag that is set on `pipe` now will tell.
     Clock Arrive(pipe_t pipe) const
     {
         Clock clock = knows_[IndexOf(pipe)];

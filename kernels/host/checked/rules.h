@@ -93,7 +93,7 @@ const RuleText& TextOf(Rule rule);
 
 constexpr int VIOLATION_STATUS = 99;
 
-// What an emulated device, in whose process kernels run, knows and wants to know; null: nobody asks.
+// An emulated device, in whose process kernels run, gives and gets this; null: there is none.
 struct DeviceHooks {
     void (*violation)(const char* text) = nullptr;  // does not return
     // How many of these bytes were written before the first one that never was.

@@ -23,21 +23,22 @@ public:
     static const char* Version();
     static const char* Path();
 
-    // Whether products of these bfloat16 matrices are faster here than those of floats made of them.
+    // Returns true if products of these bfloat16 matrices are faster here than those of floats made of them.
     bool MultipliesBFloat16() const { return multipliesBFloat16_; }
-    // Whether products of 8-bit integers are exact here: before VNNI sums of two products saturate at 16 bits.
+    // Returns true if products of 8-bit integers are exact here: before VNNI sums of two products saturate at 16 bits.
     bool MultipliesIntegers() const { return multipliesIntegers_; }
-    // Of them, added up in 32 bits. False: oneDNN refused.
+    // Multiplies 8-bit integers, and adds up in 32 bits. False: oneDNN refused.
     bool MultiplyIntegers(const Product& product) const;
-    // Of floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN refused.
+    // Multiplies floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN
+    // refused.
     bool Multiply(const Product& product) const;
     // c = a b or c += a b, of floats or bfloat16 into floats, without bias, as they lie in memory.
     bool Gemm(const Product& product) const;
-    // Whether its products read their operands in place for most sizes, so that how b lies in memory counts: with
-    // AVX-512 it copies them.
+    // Returns true if products read their operands in place for most sizes, so that how b lies in memory counts: with
+    // AVX-512 oneDNN copies them.
     bool ReadsInPlace() const { return readsInPlace_; }
-    // Whether it is fast with a b of floats that is not transposed: ahead of primitives if b is part of wider rows, and
-    // of the vector unit from fewer rows of a on. With AVX-512.
+    // Returns true if oneDNN is fast with a b of floats that is not transposed: ahead of primitives if b is part of
+    // wider rows, and of the vector unit from fewer rows of a on. With AVX-512.
     bool PacksRows() const { return packsRows_; }
 
 private:

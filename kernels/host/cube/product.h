@@ -40,13 +40,13 @@ struct Product {
     uint32_t groups = 1;
 };
 
-// Whether `next` can be one more group of `product`. Of few rows, which are bound by reading b: then rows of memory are
-// read as a whole, which the CPU foresees, and not in pieces of one head, each in a page of its own.
+// Returns true if `next` can be one more group of `product`. Products of few rows are bound by reading b: in groups,
+// rows of memory are read as a whole, which the CPU foresees, and not in pieces of one head, each in a page of its own.
 bool IsNextGroup(const Product& product, const Product& next);
 
 void Multiply(const Product& product);
 
-// What multiplies: "oneDNN 3.10.1" or "plain loops", and where the library is, or why there is none.
+// Names the library that multiplies, "oneDNN 3.10.1" or "plain loops", and says where it is, or why there is none.
 const char* ProductLibrary();
 const char* ProductLibraryPath();
 

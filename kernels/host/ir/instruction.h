@@ -33,7 +33,7 @@ enum class Opcode : uint8_t {
     RELU,  // unary
     AXPY,  // operand 0 = operand 2 += scalar * operand 1; the last of arithmetic
     CAST,  // option = RoundMode; of INT4, a unit is a byte of two
-    // Of elements of a size, whatever they are (see BitsOf).
+    // Fills elements of a size, whatever their type (see BitsOf).
     FILL,
     BROADCAST_BLOCK,  // Brcb; unit = source element
     GATHER_PATTERN,   // GatherMask with patterns 1 and 2; unit = destination element
@@ -77,7 +77,7 @@ constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
 constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
 constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
 
-// What an instruction calculates; the interpreter and the compiler read the same.
+// An operation is what an instruction calculates; the interpreter and the compiler read the same.
 struct Operation {
     Opcode opcode = Opcode::NONE;
     ElementType from = ElementType::FLOAT;  // of sources
@@ -128,7 +128,7 @@ enum class InstructionKind : uint8_t {
     COPY_OUT_ADD,  // the same, adding floats
     DISCARD,       // the bytes of operand 0 are not needed any more
     OVERWRITE,     // the bytes of operand 0 are about to be written by a scalar
-    SETTLE         // global memory may change now: nothing may be read from there any more
+    FENCE          // global memory may change now: nothing may be read from there any more
 };
 
 struct Instruction {

@@ -26,7 +26,7 @@ inline Span SpanOf(const Operand& operand)
     return {operand.base, operand.end};
 }
 
-// Those of an operand of so many units, whose end may not be known.
+// Returns the bytes of an operand of so many units, whose end may not be known.
 inline Span SpanOf(const Operand& operand, uint32_t units)
 {
     const int64_t steps = units == 0 ? 0 : int64_t{units} - 1;

@@ -1,5 +1,5 @@
 /*!
- * What passes ask about the operation of an instruction.
+ * Passes ask this about the operation of an instruction.
  */
 #ifndef ASCENDC_HOST_IR_OPERATION_H
 #define ASCENDC_HOST_IR_OPERATION_H

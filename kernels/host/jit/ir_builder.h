@@ -55,8 +55,8 @@ public:
     {
         return Intrinsic("fma", {a, b, c});
     }
-    // Of AVX-512, which nothing in LLVM's own language becomes: p * 2^n, n rounded down; of |a| and the limit the
-    // smaller, with the sign of a, and the limit if a is NaN; entry number `index`, of which the low bits count.
+    // AVX-512 has these, which nothing in LLVM's own language becomes: p * 2^n, n rounded down; of |a| and the limit
+    // the smaller, with the sign of a, and the limit if a is NaN; entry number `index`, of which the low bits count.
     std::string ScaledByPower(const std::string& p, const std::string& n);
     std::string SmallerWithSign(const std::string& a, float limit);
     std::string Lookup(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);

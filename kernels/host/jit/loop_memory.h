@@ -14,7 +14,7 @@ namespace host {
 
 constexpr uint32_t LANES_OF_128_BITS = 4;
 
-// Of floats, too: two elements of 16 bits may be the bits of one (And, Or). And of two that are numbers of entries.
+// Floats have it, too: two elements of 16 bits may be the bits of one (And, Or), or two numbers of entries.
 constexpr const char* LOOP_ALIGNMENT = ", align 2";
 
 // How the values of a loop lie in registers.
@@ -34,14 +34,14 @@ inline std::string NameOf(const char* what, uint32_t operand)
     return std::string("%") + what + std::to_string(operand);
 }
 
-// Of the vectors of elements, or of a row, from number `first_` on.
+// Reads and writes the vectors of elements, or of a row, from number `first_` on.
 class LoopMemory {
 protected:
     LoopMemory(const LoopForm& form, const LoopStyle& style, const char* index, IrArithmetic& ir)
         : form_(form), style_(style), lanes_(style.lanes), index_(index), ir_(ir)
     {}
 
-    // Of vector k.
+    // Returns how many lanes vector k has.
     uint32_t LanesOf(const Value& value, uint32_t k) const;
     std::string Address(uint8_t operand, uint32_t k, const char* type);
     // The lanes behind the last one that there is are zeros.

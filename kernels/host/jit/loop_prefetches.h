@@ -19,9 +19,9 @@ public:
         : form_(form), elements_(elements), entry_(entry), ir_(ir)
     {}
 
-    // Of the lines that later iterations read from global memory, and of those that they write there.
+    // Prefetches the lines that later iterations read from global memory, and those that they write there.
     void Emit();
-    // Of the next tile, %prefetched bytes of which the loop has prefetched. Returns how many it has then.
+    // Prefetches from the next tile, %prefetched bytes of which the loop has prefetched. Returns how many it has then.
     std::string EmitNextTile();
 
 private:

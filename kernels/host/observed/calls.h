@@ -39,7 +39,7 @@ constexpr Dtype DtypeOf()
     }
 }
 
-// What a vector call asks for: the first `mask` elements, or `repeatTimes` repeats of the lanes that the mask names or,
+// A vector call is for the first `mask` elements, or for `repeatTimes` repeats of the lanes that the mask names or,
 // without one, the mask register.
 enum class Form : uint8_t { FIRST, MASK, REGISTER };
 
@@ -91,7 +91,7 @@ enum class SyncCall : uint8_t { SET_FLAG, WAIT_FLAG, PIPE_BARRIER, SYNC_ALL };
 enum class EventCall : uint8_t { FETCH, ALLOC, RELEASE };
 enum class SettingCall : uint8_t { MASK_NORM, MASK_COUNT, VECTOR_MASK, RESET_MASK, ATOMIC_ADD, ATOMIC_NONE };
 
-// What the type of a Matmul object says of it.
+// The type of a Matmul object gives its form.
 struct MatmulForm {
     uint32_t elementBytes = 0;  // of the operands
     bool takesBias = false;
@@ -111,7 +111,7 @@ struct Where {
     }
 };
 
-// What an operator[] takes, and where it is called.
+// An operator[] takes this, at this place of the source.
 struct Index {
     Index(uint32_t offset, Where from = Where::Here()) : value(offset), where(from) {}
     operator uint32_t() const { return value; }
@@ -127,13 +127,13 @@ struct CopySite {
     CopyRequest request;
 };
 
-// Where a LocalTensor comes from: a buffer of the core (observer.h), and which AllocTensor of it.
+// A LocalTensor comes from a buffer of the core (observer.h), and from this AllocTensor of it.
 struct Origin {
     uint32_t buffer = 0;  // 0: none
     uint32_t use = 0;
 };
 
-// What a TQue or TBuf is known by.
+// A TQue or TBuf is known by its tag.
 struct Tag {
     uint32_t firstBuffer = 0;
 };

@@ -16,7 +16,7 @@ ObservedCore& Self()
 template <class EVENT>
 EVENT Begin(Where where, const char* name, pipe_t pipe)
 {
-    Core::Current().Settle();
+    Core::Current().Fence();
     EVENT event{};
     event.core = Core::Current().BlockIdx();
     event.name = name;

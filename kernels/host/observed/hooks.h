@@ -92,7 +92,7 @@ Access PerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideByt
     return access;
 }
 
-// As PerRepeat; every other block lies `pairStep` blocks behind the one before it, and those lie `blkStride` apart.
+// Is PerRepeat, but every other block lies `pairStep` blocks behind the one before it, and those lie `blkStride` apart.
 template <typename T>
 Access PairsPerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideBytes, uint32_t repStride,
                       uint32_t blkStride, uint32_t pairStep)
@@ -268,7 +268,7 @@ inline Origin OriginOf(Tag tag)
     return {tag.firstBuffer, 0};
 }
 
-// What the next launch of this thread gives its kernel.
+// Describes the tiling data that the next launch of this thread gives its kernel.
 void DescribeTiling(const void* tiling, uint64_t bytes);
 
 template <typename TILING>

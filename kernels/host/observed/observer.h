@@ -114,14 +114,14 @@ struct Access : LocalOperand {
     int64_t repeatStride = 0;
     int64_t blockStride = ONE_BLK_SIZE;
     int64_t pairStride = 0;  // 0: there are no pairs
-    // As the call gave them, in its own units (blocks of 32 bytes, elements); 0 for instructions on the first n
-    // elements
+    // The call gave them in its own units (blocks of 32 bytes, elements); they are 0 for instructions on the first n
+    // elements.
     uint32_t blkStride = 0;
     uint32_t repStride = 0;
     bool indirect = false;  // Gather's source: any bytes of the tensor may be read; then lanes is 0
 
     bool BlocksAdjoin() const { return blockStride == ONE_BLK_SIZE && pairStride == 0; }
-    // Of a repeat, from its beginning.
+    // Returns where a block of a repeat is, from its beginning.
     int64_t BlockAt(uint32_t block) const
     {
         return pairStride == 0 ? block * blockStride : block / 2 * blockStride + block % 2 * pairStride;
@@ -280,7 +280,7 @@ public:
     [[noreturn]] virtual void OnDeadlock(const std::vector<uint32_t>& waiting);
 };
 
-// Of this build.
+// Returns the observer of this build.
 Observer& TheObserver();
 
 // The running launch.

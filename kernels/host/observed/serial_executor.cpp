@@ -134,11 +134,11 @@ void RunCore(uint32_t index, Cores cores, BlockFn block, void* kernel, GM_ADDR w
     TheObserver().CoreBegin(index);
     try {
         block(kernel, workspace);
-        core.Settle();
+        core.Fence();
         TheObserver().CoreEnd(index);
         g_turns->End(index);
     } catch (const Trapped& trap) {
-        core.Settle();
+        core.Fence();
         g_turns->Trap(index, trap.what());
     }
 }

@@ -38,7 +38,7 @@ struct ArithmeticCost {
 
 ArithmeticCost CostOf(const Value& value);
 
-// Of a unit: for each element the half cycles of its values, and one more for each value.
+// Adds up, for each element of a unit, the half cycles of its values, and one more for each value.
 uint32_t CostOf(const LoopForm& form);
 
 // Looking up, by a gather, or by a load for each entry, of which few go on beside other instructions. Where elements

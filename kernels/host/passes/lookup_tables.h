@@ -17,7 +17,7 @@ struct LookupTable {
     ElementType type = ElementType::FLOAT;
 };
 
-// Of 16 bits, if the value was rounded to such; behind the last one there is room to read 32.
+// Returns a type of 16 bits if the value was rounded to such; behind the last entry there is room to read 32.
 ElementType EntryTypeOf(const Value& value);
 
 // The value and those that it is made of, in their order.

@@ -29,11 +29,11 @@ public:
 
     bool Any() const { return !chosen_.empty(); }
     LookupMethod Method() const { return method_; }
-    // Whether a value is calculated, looked up, or dead.
+    // Says whether a value is calculated, looked up, or dead.
     Fate Of(size_t value) const { return fates_[value]; }
     // How many values are calculated.
     size_t Calculated() const;
-    // Of a value that is looked up: the LOAD of elements that are the numbers of the table's entries.
+    // Returns, for a value that is looked up, the LOAD of elements that are the numbers of the table's entries.
     int16_t IndexOf(size_t value) const { return static_cast<int16_t>(sources_[value]); }
     const LookupTable& TableOf(size_t value) const { return tables_.at(static_cast<int16_t>(value)); }
     // Is this LOAD one of elements that are numbers of entries?
@@ -44,7 +44,7 @@ public:
     const std::vector<uint8_t>& Ones() const { return ones_; }
 
 private:
-    // Of a value: the LOAD of the only element that all of it depends on, of 16 bits; or
+    // A value's source is the LOAD of the only element, of 16 bits, that all of it depends on; or
     static constexpr int32_t CONSTANT = -1;  // constants alone, which DataBlocks count as
     static constexpr int32_t MANY = -2;      // other elements, too
 

@@ -28,9 +28,9 @@ struct Sweep {
 
 class RowForms {
 public:
-    // Of a program. An instruction on the elements of several rows is taken apart where its rows lie apart in global
-    // memory and side by side in the Unified Buffer, and where the kernel does something to row after row; and with it
-    // all instructions on as many elements.
+    // Finds the rows of a program. An instruction on the elements of several rows is taken apart where its rows lie
+    // apart in global memory and side by side in the Unified Buffer, and where the kernel does something to row after
+    // row; and with it all instructions on as many elements.
     void Find(const Instruction* instructions, uint32_t count);
     // How many of its units make up a row, if it is to be taken apart; else all of them.
     uint32_t RowUnits(const Instruction& instruction) const;

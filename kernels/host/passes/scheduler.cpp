@@ -87,7 +87,7 @@ void Scheduler::Take(const Instruction& instruction, int32_t origin)
         case InstructionKind::OVERWRITE:
             Overwrite({first.base, first.base + first.extent}, true);
             break;
-        case InstructionKind::SETTLE:
+        case InstructionKind::FENCE:
             while (!views_.empty()) {
                 Materialize(static_cast<uint32_t>(views_.size()) - 1);
             }

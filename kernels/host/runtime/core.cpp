@@ -192,11 +192,11 @@ void Core::Finish()
     traceCache_.Keep();
 }
 
-void Core::Settle()
+void Core::Fence()
 {
     Instruction& instruction = Next();
     instruction.operation = Operation{};
-    instruction.kind = InstructionKind::SETTLE;
+    instruction.kind = InstructionKind::FENCE;
     instruction.units = 1;
     instruction.operandCount = 0;
     Take();
@@ -205,7 +205,7 @@ void Core::Settle()
 
 void Core::Synchronize()
 {
-    Settle();
+    Fence();
     if (RecordedLaunch* recording = traceCache_.Current()) {
         recording->Waited();
     }
@@ -214,7 +214,7 @@ void Core::Synchronize()
 
 void Core::Multiply(const Product& product)
 {
-    Settle();
+    Fence();
     if (RecordedLaunch* recording = traceCache_.Current()) {
         recording->Multiplied(product);
     }

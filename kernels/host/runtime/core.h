@@ -98,10 +98,10 @@ public:
     // The same at the end of a block: the Unified Buffer is not needed any more.
     void Finish();
     // And makes every view a copy of its own, so that other cores may change the source.
-    void Settle();
+    void Fence();
     // The same, and waits for the other cores.
     void Synchronize();
-    // Where the bytes at this UB address are now; everything recorded has run.
+    // Returns where the bytes at this UB address are now; everything recorded has run.
     const char* Read(const char* ub);
     // The bytes of this UB range are not needed any more.
     void Discard(const char* ub, uint32_t bytes);

@@ -18,8 +18,8 @@ namespace host {
 
 using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
-// What the cores of a launch are, in CANN's terms: vector cores, or groups of a cube core and two vector cores. Here
-// the vector cores play the cube core's part, too. With an odd number of threads a group has one of them
+// The cores of a launch are, in CANN's terms, vector cores, or groups of a cube core and two vector cores. Here the
+// vector cores play the cube core's part, too. With an odd number of threads a group has one of them
 // (KERNEL_TYPE_MIX_AIC_1_1), but in an observed build, which adds one.
 enum class KernelType : uint8_t { AIV_ONLY, MIX_AIC_1_2 };
 

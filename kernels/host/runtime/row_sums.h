@@ -28,11 +28,11 @@ class RowSums {
 public:
     void Reset();
     bool Holds() const { return stage_ != Stage::NONE || !sums_.empty(); }
-    // Whether this instruction is part of a sum: it is collected then.
+    // Returns true if this instruction is part of a sum: it is collected then.
     bool Takes(const Instruction& instruction);
     // The list is long enough, and all its sums are complete.
     bool IsFull() const { return stage_ == Stage::NONE && terms_.size() >= MOST_TERMS; }
-    // Whether a sum that has not been carried out may go to this address.
+    // Returns true if a sum that has not been carried out may go to this address.
     bool Writes(const char* gm) const
     {
         for (uint32_t i = 0; i < spanCount_; ++i) {

@@ -45,8 +45,8 @@ private:
         RunFn run;
         uint32_t instruction;
         uint32_t ratio;  // units of this step in a unit of the group
-        // Of the first step of a loop, or a straight-line piece, that could be compiled: its code, the first of its
-        // bases_, and how many steps it takes the place of.
+        // The first step of a loop, or of a straight-line piece, that could be compiled has these: its code, the first
+        // of its bases_, and how many steps it takes the place of.
         LoopCode* code;
         uint32_t bases;
         uint32_t length;
@@ -74,8 +74,8 @@ private:
         int64_t offset;
     };
 
-    // What its loops prefetch while it runs: the next tile, and the lines that it will write. Returns how many
-    // stretches.
+    // Returns how many stretches of memory the loops of this schedule prefetch while it runs: the next tile, and the
+    // lines that it will write.
     uint32_t LookAhead(const char* const* gm, const Prefetcher& prefetcher, bool nonTemporal, LoopAhead& ahead) const;
     void RequestLoops(LoopVariant variant);
     LoopFunction FunctionOf(const Step& step, LoopVariant variant) const;

@@ -154,8 +154,7 @@ HOST_INLINE void LoadNibbles(const uint8_t* p, VF (&values)[4])
 }
 #endif
 
-// Of GROUP numbers, as Mul and WholeReduceSum would add them up: lane i meets lane i + 32, then i + 16 ... One vector
-// is left.
+// Adds GROUP numbers as Mul and WholeReduceSum would: lane i meets lane i + 32, then i + 16 ... One vector is left.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 HOST_INLINE VF PackedProducts(const uint8_t* numbers, const float* factors)
 {

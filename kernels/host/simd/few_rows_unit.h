@@ -50,7 +50,7 @@ template <typename T>
 constexpr uint32_t ROWS_AHEAD = 32 / sizeof(T);
 constexpr uint32_t ROWS_OF_A_TRANSPOSED_AHEAD = 12;  // a multiple of 3 and of 4
 constexpr uint32_t LONG_ROW_BYTES = 2048;
-// Of several groups (cube/product.h) rows are read as a whole, so those at a time and those ahead fill the L1 cache.
+// Rows of several groups (cube/product.h) are read as a whole, so those at a time and those ahead fill the L1 cache.
 constexpr uint32_t ROWS_OF_GROUPS_AHEAD = 8;
 template <typename T>
 constexpr uint32_t ROWS_OF_TRANSPOSED_GROUPS_AHEAD = 16 / sizeof(T);  // no sums come and go

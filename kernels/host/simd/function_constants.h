@@ -24,8 +24,8 @@ constexpr float EXP_MOST = 89.0f;
 // Up to here the result is neither subnormal nor infinite.
 constexpr float EXP_SMALL = 87.0f;
 
-// Where a table of 32 numbers lies in two registers: x = n ln 2 + r, n in steps of 1/32, and 2^n comes from the table
-// and an exponent.
+// These are for a table of 32 numbers that lies in two registers: x = n ln 2 + r, n in steps of 1/32, and 2^n comes
+// from the table and an exponent.
 constexpr float EXP_TABLE_MAGIC = 393216.0f;  // 1.5 * 2^18: adding it leaves 5 bits behind the point, the lowest ones
 constexpr std::array<float, 32> EXP_TABLE = {
     // 2^(i / 32)

@@ -154,7 +154,8 @@ HOST_INLINE __m512i AddedQuarters(const __m512i (&v)[4])
 }
 #endif
 
-// Of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see RunPackedIntegers.
+// Adds up products of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see
+// RunPackedIntegers.
 template <uint32_t GROUP>
 struct ByteSums {
     const int8_t* factors = nullptr;
@@ -173,8 +174,8 @@ struct ByteSums {
         return opposites;
     }
 #if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
-    // Of sixteen groups of 32 that lie one behind the other, as do those of their factors: with factors + 128, and 128
-    // times the numbers less.
+    // Adds up sixteen groups of 32 that lie one behind the other, as do those of their factors: with factors + 128, and
+    // 128 times the numbers less.
     HOST_INLINE __m512i OfSixteen(const uint8_t* numbers, uint32_t group) const
     {
         static_assert(GROUP == 32);
@@ -227,7 +228,7 @@ private:
     }
 };
 
-// Of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart.
+// Adds up products of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart.
 template <uint32_t GROUP>
 struct NibbleSums {
     static constexpr uint32_t HALF = GROUP / 2;
@@ -270,7 +271,7 @@ struct NibbleSums {
             for (uint32_t k = 0; k < 4; ++k) {
                 products[k] = Products(TwoGroups(slots, 2 * k), at + k * 32);
             }
-            // Of each half of it: groups of products 0, 1, 2 and 3.
+            // Each half of it holds groups of products 0, 1, 2 and 3.
             const __m256i folded =
                 _mm256_hadd_epi32(Quarters(products[0], products[1]), Quarters(products[2], products[3]));
             sums = _mm256_permutevar8x32_epi32(folded, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -287,7 +288,7 @@ struct NibbleSums {
         return _mm256_sub_epi32(sums, LoadRaw<__m256i>(shifts + slots.group));
     }
 #if defined(HOST_SIMD_AVX512)
-    // Of sixteen groups of 32 that lie one behind the other.
+    // Adds up sixteen groups of 32 that lie one behind the other.
     HOST_INLINE __m512i OfSixteen(const uint8_t* numbers, uint32_t group) const
     {
         static_assert(GROUP == 32);
@@ -365,7 +366,7 @@ private:
 };
 #endif
 
-// What an instruction on packed numbers and floats does (RunPackedDots), with factors of 8 bits.
+// Carries out an instruction on packed numbers and floats (RunPackedDots), with factors of 8 bits.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t end)
 {

@@ -107,7 +107,7 @@ HOST_INLINE __m512 LoadSixteen(const half* p)
 }
 #endif
 
-// What x has, as long as is read of it from any eighth group on.
+// Holds the elements of x that are read from any eighth group on.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 struct PeriodicFactors {
     static constexpr uint32_t MOST = 2 * MOST_ROW_GROUPS + MOST_SUMS_AT_ONCE;

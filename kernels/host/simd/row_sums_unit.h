@@ -21,7 +21,7 @@ namespace HOST_ISA {
 
 // Vectors of a stretch: 64 columns, or 32 where vectors have 4 floats.
 constexpr uint32_t ROW_SUM_VECTORS = W == 16 ? 4 : 8;
-// Of packed rows, if it can be: the L2 cache of many CPUs.
+// Rows are packed so if they fit: the L2 cache of many CPUs.
 constexpr uint64_t PACKED_BYTES = uint64_t{512} << 10;
 
 // A term of a packed row.

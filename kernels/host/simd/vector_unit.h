@@ -63,7 +63,7 @@ struct Panel {
     bool transposes;
 };
 
-// Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
+// A product of 8-bit integers is c = a b^T, or c += a b^T, exact in 32 bits.
 struct IntegerProduct {
     uint32_t m;
     uint32_t n;

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.device.operators.memory import Array, Tensor
+from ms_ascend_ops.shapes import window_count
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,7 @@ def _unfolding(
     size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> tuple[_Window, list[int]]:
     area = [
-        (s + 2 * p - d * (k - 1) - 1) // t + 1
-        for s, k, d, p, t in zip(size, kernel, dilation, padding, stride, strict=True)
+        window_count(s, k, d, p, p, t) for s, k, d, p, t in zip(size, kernel, dilation, padding, stride, strict=True)
     ]
     return _Window(stride, [side for p in padding for side in (p, p)], dilation, 1), area
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.export.engines.cell_engine import Subject, smaller
+from ms_ascend_ops.export.engines.cell_engine import Target, smaller
 from ms_ascend_ops.export.graphs.specs import Spec
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 
@@ -14,7 +14,7 @@ from tests.acceptance import assert_close
 def shapes(cell, *inputs, returns=()):
     found = {id(child): Spec(shape, "float32") for child, shape in returns}
     given = {f"x{i}": Spec(shape, "float32") for i, shape in enumerate(inputs)}
-    made = smaller(Subject(cell, PATTERNS, "O2", found), given)
+    made = smaller(Target(cell, PATTERNS, "O2", found), given)
     return made and [spec.shape for spec in (*made[1].values(), *made[0].returns.values())]
 
 

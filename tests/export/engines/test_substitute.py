@@ -581,9 +581,9 @@ def test_cells_that_differ_in_how_they_were_made_are_judged_once(monkeypatch):
     """Seeds of dropout, and initializers, say nothing of what a cell computes; tensors do by their values."""
     judged = []
 
-    def counted(subject, calls):
-        judged.append(type(subject.cell).__name__)
-        return cell_engine.analyse(subject, calls)
+    def counted(target, calls):
+        judged.append(type(target.cell).__name__)
+        return cell_engine.analyse(target, calls)
 
     monkeypatch.setattr(substitute, "analyse", counted)
 

@@ -705,12 +705,12 @@ void Play(const Program& program, Context& context, Execution execution)
     for (const Call& call : program.calls) {
         call(context);
         if (execution == Execution::SERIAL) {
-            host::Core::Current().Settle();
+            host::Core::Current().Fence();
         } else if (execution == Execution::FLUSHED && ++done % CALLS_PER_FLUSH == 0) {
             host::Core::Current().Flush();
         }
     }
-    host::Core::Current().Settle();
+    host::Core::Current().Fence();
 }
 
 using Bytes = py::array_t<uint8_t, py::array::c_style>;

@@ -113,7 +113,7 @@ struct Input {
     ge::DataType dtype = ge::DT_UNDEFINED;
 };
 
-// What the contexts of tiling and of inference share.
+// The contexts of tiling and of inference share this.
 class Context {
 public:
     std::vector<Input> inputs;

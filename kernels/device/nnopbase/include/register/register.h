@@ -75,7 +75,7 @@ struct OpReceiver {
 
 }  // namespace domi
 
-// As CANN's own, it is for namespace domi.
+// Like CANN's own, it is for namespace domi.
 #define MS_ASCEND_RECEIVER(counter, name) MS_ASCEND_RECEIVER_OF(counter, name)
 #define MS_ASCEND_RECEIVER_OF(counter, name) static const OpReceiver receiver##counter = OpRegistrationData(name)
 #define REGISTER_CUSTOM_OP(name) MS_ASCEND_RECEIVER(__COUNTER__, name)

@@ -14,7 +14,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Initializer
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, sub_cells
 
-__all__ = ["form_of", "likeness_of", "obstacle_of"]
+__all__ = ["equivalence_key", "form_of", "unsupported_reason"]
 
 _INTERNAL = frozenset(nn.Cell().__dict__)
 _COMPARED = 2**20  # elements of a tensor that is compared by its values
@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SEED = re.compile(r"\bSeed[01]=-?\d+")  # of dropout: each has its own
 
 
-def likeness_of(cell: nn.Cell) -> Any:
+def equivalence_key(cell: nn.Cell) -> Any:
     """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
     own: list[Any] = []
     for name, value in cell.__dict__.items():
@@ -50,7 +50,7 @@ def likeness_of(cell: nn.Cell) -> Any:
         else:
             own.append((name, "object", id(value)))
     parameters = [(n, p.shape, dtype_name(p.dtype)) for n, p in cell._params.items() if p is not None]
-    children = [(n, likeness_of(c)) for n, c in sub_cells(cell).items()]
+    children = [(n, equivalence_key(c)) for n, c in sub_cells(cell).items()]
     return type(cell), tuple(own), tuple(parameters), tuple(children)
 
 
@@ -81,11 +81,11 @@ def _is_float32(cell: nn.Cell) -> bool:
     return all(p.dtype == ms.float32 for p in cell.get_parameters())
 
 
-def obstacle_of(cell: nn.Cell, layers: Collection[str] = ()) -> str:
+def unsupported_reason(cell: nn.Cell, layers: Collection[str] = ()) -> str:
     """Why a cell that computes a pattern must stay all the same. `layers`: sub-cells that are not called any more."""
     hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
     for name, child in cell.cells_and_names():
-        if name in layers and (reason := obstacle_of(child)):
+        if name in layers and (reason := unsupported_reason(child)):
             return f"{name}: {reason}"
     inside = [c for c in sub_cells(cell).values() if not list(c.get_parameters())]
     if any(getattr(c, name) for c in (cell, *inside) for name in hooks):
