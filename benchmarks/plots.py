@@ -24,7 +24,8 @@ _CALCULATES = 16  # FLOP a byte, from which on a share of memcpy's speed says no
 def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
     """A panel for each operator and dtype, a group of bars for each shape.
 
-    A bar is the bandwidth as a share of memcpy's; of products and attention, which calculate, it is GFLOP/s.
+    A bar is the bandwidth as a share of memcpy's; of an operator that calculates in one of the cases, as products and
+    attention do, it is GFLOP/s.
     """
     grouped = panels(outcomes)
     measured = {name for outcome in outcomes for name, result in outcome.results.items() if result.seconds}
@@ -36,7 +37,7 @@ def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[len(grouped) :]:
         axis.remove()
     for axis, (title, group) in zip(axes.flat, grouped.items(), strict=False):
-        calculates = all((outcome.case.flops or 0) >= _CALCULATES * outcome.case.bytes for outcome in group)
+        calculates = any((outcome.case.flops or 0) >= _CALCULATES * outcome.case.bytes for outcome in group)
         for position, name in enumerate(names):
             heights = [_height(outcome, name, calculates) for outcome in group]
             places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
@@ -110,7 +111,8 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), **below)
     if cached > 1.2 * bandwidth:
         axis.loglog(x, np.minimum(x * cached, peak) / 1e9, color="black", linewidth=0.8, linestyle="--")
-        axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (x[0], x[0] * cached / 1e9), **below)
+        # Left of its ridge: the other roof is below.
+        axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (peak / cached, peak / 1e9), ha="right", va="bottom")
     axis.annotate(f"matmul {peak / 1e9:.0f} GFLOP/s", (x[-1], peak / 1e9), ha="right", va="bottom")
     titles = list(panels([outcome for outcome, _ in drawn]))
     colors = pyplot.get_cmap("tab20")

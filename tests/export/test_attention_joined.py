@@ -8,7 +8,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from ms_ascend_ops import load, optimize
 from tests.acceptance import assert_close
 from tests.export.test_attention import OUTPUT, D, S, T, draw, gradients_of, kinds, optimized, reference, tensors
-from tests.modes import MODES, run
+from tests.modes import few_modes, run
 from tests.tensors import numpy
 
 H = 6  # batch * heads
@@ -83,7 +83,7 @@ def test_in_a_network(name):
     stock = gradients_of(net, inputs) if mask is None else None
     report = optimize(net, verify=inputs)
     assert [e.pattern for e in report.replaced] == ["attention"], report
-    for mode in MODES:
+    for mode in few_modes(name, CASES):
         assert_close(numpy(run(mode, net, inputs)), expected(bias), atol=OUTPUT)
     if stock is not None:
         for got, wanted in zip(gradients_of(net, inputs), stock, strict=True):

@@ -9,7 +9,7 @@ from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN, INNER
-from tests.modes import MODES, run
+from tests.modes import few_modes, run
 from tests.tensors import numpy, tensor
 
 
@@ -66,7 +66,10 @@ def test_in_a_file(make, note, dynamic, x, tmp_path):
     assert not linear(optimize_mindir(stock, tmp_path / "apart.mindir", level="O2"))
 
 
-@pytest.mark.parametrize(("make", "note"), [*LAYERS[:3], (lambda: Statement(None), "relu, with bias")])
+IN_NETWORKS = [*LAYERS[:3], (lambda: Statement(None), "relu, with bias")]
+
+
+@pytest.mark.parametrize(("make", "note"), IN_NETWORKS)
 def test_in_a_network(make, note, x):
     net = make()
     expected = numpy(net(x))
@@ -78,7 +81,7 @@ def test_in_a_network(make, note, x):
     assert note in entry.text
     assert report.gradients.relative < 1e-5
     assert [(p.name, id(p)) for p in net.get_parameters()] == names
-    for mode in MODES:
+    for mode in few_modes((make, note), IN_NETWORKS):
         assert_close(numpy(run(mode, net, (x,))), expected, atol=1e-5)  # sums in another order
     report.restore()
     np.testing.assert_array_equal(numpy(net(x)), expected)

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,7 @@ def check_panels(case, transposes, types):
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 
+@pytest.mark.skipif(find_spec("mindspore") is None, reason="MindSpore brings oneDNN")
 def test_panels():
     """In a process in which oneDNN leaves AVX-512 alone."""
     code = """if True:

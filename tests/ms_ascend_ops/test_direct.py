@@ -115,9 +115,9 @@ def test_no_operator_makes_zeros_for_results_that_are_not_used(monkeypatch):
 def test_the_fast_path_is_taken(paths):
     x, gamma = random(4, 8), random(8)
     select = custom.Selector("rms_norm", lambda grad: lambda x, gamma, out, dout: grad(*dout, x, out[1], gamma))
-    select(x, gamma, 1e-3, "llama")(x, gamma)
+    select(x, gamma, 1e-3, "round_then_scale")(x, gamma)
     assert len(paths) == 1
-    ms.grad(lambda x: select(x, gamma, 1e-3, "llama")(x, gamma)[0])(x)
+    ms.grad(lambda x: select(x, gamma, 1e-3, "round_then_scale")(x, gamma)[0])(x)
     assert len(paths) == 3  # forward, and its gradient
 
 
@@ -343,7 +343,7 @@ def test_without_the_casts_of_cells_mindspore_makes_the_calls(monkeypatch):
     expected = ops.rms_norm(x, gamma, 1.25e-5)
     monkeypatch.setattr(direct, "_casting", None)
     custom_select = custom.Selector("rms_norm")
-    primitive = custom_select(x, gamma, 1.25e-5, "llama")
+    primitive = custom_select(x, gamma, 1.25e-5, "round_then_scale")
     assert primitive._direct is None
     assert_same(primitive(x, gamma), expected)
 

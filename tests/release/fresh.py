@@ -19,11 +19,11 @@ class StepError(Exception):
     """A step that did not do what it should; the text says why."""
 
 
-def run(*command: object, cwd: Path, label: str = "", code: int = 0, **variables: str) -> str:
+def run(*command: object, cwd: Path, label: str = "", **variables: str) -> str:
     """Run a command as a user would, and return what it printed.
 
     Raises:
-        StepError: its exit code is not `code`; with the last lines of its output.
+        StepError: its exit code is not 0; with the last lines of its output.
     """
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name not in DEVELOPERS}
@@ -39,7 +39,7 @@ def run(*command: object, cwd: Path, label: str = "", code: int = 0, **variables
         check=False,
     )
     label = label or " ".join(map(str, command))
-    if done.returncode != code:
+    if done.returncode:
         last = "\n".join(f"    {line}" for line in done.stdout.splitlines()[-30:])
         raise StepError(f"{label}: exit code {done.returncode}\n{last}")
     print(f"ok      {label} ({time.monotonic() - began:.0f} s)", flush=True)

@@ -140,7 +140,7 @@ HOST_INLINE VU RoundToBFloat16(VF f)
 
 HOST_INLINE VH FloatToBFloat16(VF f)
 {
-#if defined(HOST_SIMD_NEON) && defined(__ARM_FEATURE_BF16)
+#if defined(HOST_SIMD_NEON) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     return reinterpret_cast<VH>(vcvt_bf16_f32(f));  // NaN as below: quiet, with the upper bits
 #else
     return UpperHalves(RoundToBFloat16(f));

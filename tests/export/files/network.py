@@ -19,7 +19,7 @@ class Network(nn.Cell):  # type: ignore[misc]
         self.gamma = ms.Parameter(Tensor(np.linspace(0.5, 2, 8, dtype=np.float32)), name="gamma")
 
     def construct(self, x):  # type: ignore[no-untyped-def]
-        y, _ = ops.rms_norm(x, self.gamma, 1e-3, "gemma")
+        y, _ = ops.rms_norm(x, self.gamma, 1e-3, "one_plus_gamma")
         z, _ = ops.rms_norm(y, self.gamma)
         return ops.swiglu(z, -1, True)
 
