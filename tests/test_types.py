@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 # Each line with what mypy has to say to it.
 LINES = {
-    "from ms_ascend_ops.benchmarks.harness import rest": "",
+    "from ms_ascend_ops.benchmarks.harness import wait_until_idle": "",
     "from ms_ascend_ops.cells import SwiGLU": "",
     "from ms_ascend_ops.export import load, optimize": "",
     "from ms_ascend_ops.samples.operators import Draw, operator": "",
@@ -16,7 +16,7 @@ LINES = {
     "reveal_type(operator)": r'Revealed type is ".*ms_ascend_ops\.samples\.operators\.Operator',
     "reveal_type(SwiGLU)": r'Revealed type is "def \(axis: .*\) -> ms_ascend_ops\.cells\.swiglu\.SwiGLU"',
     "load('a.mindir', 'CPU', 3, 4, 5, 6, 7)": r"Too many arguments for \"load\"",
-    "rest('long')": r'Argument 1 to "rest" has incompatible type "str"; expected "float"',
+    "wait_until_idle('long')": r'Argument 1 to "wait_until_idle" has incompatible type "str"; expected "float"',
     "optimize(levl='O1')": r"Unexpected keyword argument \"levl\"",
     "Draw('float32').normal('3')": r'Argument 1 to "normal" of "Draw" has incompatible type "str"; expected "int"',
     "SwiGLU(interleaved='no')": r'Argument "interleaved" to "SwiGLU" has incompatible type "str"; expected "bool"',
