@@ -43,7 +43,7 @@ Commands:
             make wheel and source distribution, install each in a fresh environment, and call some functions and commands
             there; PyTorch without MindSpore, too
   fresh-check
-            each command of this script as the first one of a fresh clone, in a fresh environment, and two at a time; names of
+            commands of this script as the first one of a fresh clone, in a fresh environment, and two at a time; names of
             commands: only those
   test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report;
             --emulated: on the emulated device, with few elements where calls are timed
@@ -455,8 +455,8 @@ other_mindspore() {
         return 2
     fi
     local environment="$PWD/build/mindspore-$version"
-    if [ ! -x "$environment/bin/python" ]; then
-        python -m venv "$environment"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements

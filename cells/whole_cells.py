@@ -14,9 +14,10 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import mint, nn, ops
-from mindspore.rewrite.common import namespace
 from mindspore.train import amp
 from ms_ascend_ops.cells.exchange import named_as_before
+
+from ms_ascend_ops.mindspore_versions import private
 
 __all__ = ["keep_whole"]
 
@@ -111,7 +112,8 @@ class _O1:
 
 def keep_whole() -> None:
     """Have MindSpore's automatic mixed precision and its rewriting leave our cells whole, from now on."""
-    if _Whole in namespace._subtree_black_list:
+    namespace = private("namespace")
+    if namespace is None or _Whole in namespace._subtree_black_list:
         return
     namespace._subtree_black_list.append(_Whole)
     original = amp._auto_mixed_precision_rewrite

@@ -28,6 +28,8 @@ __all__ = ["casting", "direct", "recorded", "recording", "usable"]
 
 _EXECUTOR = private("_pynative_executor")
 _FUNCTION = private("_Function")
+# Without one of these the fast path could not return a tensor, record a gradient or cast as MindSpore does.
+_NEEDED = ("_Function", "TensorPy", "MixedPrecisionType", "get_curr_amp_strategy")
 
 
 def _always() -> bool:
@@ -60,7 +62,7 @@ def direct(
     The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
     `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
     """
-    if _casting is None or None in (_FUNCTION, private("TensorPy")) or recording is _always:
+    if _casting is None or recording is _always or any(private(name) is None for name in _NEEDED):
         return None
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}

@@ -38,7 +38,7 @@ __all__ = [
     "wait",
 ]
 
-# The test suite ran with these.
+# docs/ascend.md says what was run with each of them.
 TRIED = ("2.7.1", "2.8.0", "2.9.0", "2.10.0")
 
 _log = logging.getLogger("ms_ascend_ops")
@@ -77,10 +77,8 @@ PRIVATE = (
     Private("_pynative_executor", _API, _SLOWER),
     Private("_Function", ("mindspore.common._grad_function",), _SLOWER),
     Private("TensorPy", _EXPRESSION, _SLOWER),
-    Private("MixedPrecisionType", _EXPRESSION, "MindSpore casts for mixed precision, operators slower"),
-    Private(
-        "get_curr_amp_strategy", ("mindspore._c_expression.amp",), "MindSpore casts for ms.amp.auto_mixed_precision"
-    ),
+    Private("MixedPrecisionType", _EXPRESSION, _SLOWER),
+    Private("get_curr_amp_strategy", ("mindspore._c_expression.amp",), _SLOWER),
     Private("np_dtypes", _EXPRESSION, "bfloat16 arrays of NumPy are those of ml_dtypes"),
     Private("MSContext", _EXPRESSION, _BY_CONTEXT),
     Private("ms_ctx_param", _EXPRESSION, _BY_CONTEXT),
@@ -145,7 +143,7 @@ _find_jit_context = private("jit_context")
 
 
 class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
-    """In the place of MindSpore's tracing: is told of primitives that Python calls, and of no graph."""
+    """What MindSpore calls for each primitive that Python has called, in the place of its own tracing of graphs."""
 
     def is_nested(self) -> bool:
         return False
@@ -156,8 +154,10 @@ class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
 
 @contextmanager
 def recording_context(context: RecordingContext) -> Iterator[None]:
-    """MindSpore tells the context of primitives within the block."""
+    """Have MindSpore call the context for primitives within the block."""
     enter = private("set_jit_context")
+    if None in (enter, _find_jit_context, private("JitContext")):
+        raise RuntimeError(f"MindSpore {ms.__version__}: {_NO_DISPATCH}")
     before = _find_jit_context()
     enter(context)
     try:

@@ -47,7 +47,8 @@ def assert_close(actual, expected, rtol=0.0, atol=1e-5, **options):
     """For float32 sums of the same terms in another order: `atol` is that of values of about 1.
 
     Where they are larger, it grows with the largest one, as the rounding of sums does that cancel. Their order differs
-    between CPUs and between alignments of memory.
+    between CPUs and between alignments of memory. Not for what is computed element by element, nor for tensors whose
+    small elements matter beside large ones: there numpy.testing.assert_allclose is right.
     """
     sizes = np.abs(np.asarray(expected, np.float64))
     largest = np.max(sizes, initial=1.0, where=np.isfinite(sizes))

@@ -53,15 +53,15 @@ def cases(operator: str) -> tuple[str, list[Case]]:
     return page, known[step - 1 :: step][:_MOST]
 
 
-def sections(operator: str, layer: str = "") -> list[tuple[str, str, str]]:
-    """Page, heading and its anchor of the sections with figures that speak of an operator or its layer."""
+def sections(operator: str, layer: str = "") -> list[tuple[str, str]]:
+    """Page and heading of the sections with figures that speak of an operator or its layer."""
     names = [f"`{operator}`", f"`{layer}`" if layer else f"`{operator}`", f"`ops.{operator}`"]
     found = []
     for page in ("performance.md", "performance_operators.md", "convolution.md", "sparse.md", "moe.md", "llm.md"):
         parts = re.split(r"^## (.*)$", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
         for heading, text in zip(parts[1::2], parts[2::2], strict=True):
             if any(name in text for name in names) and re.search(r"^\| .*\d", text, re.MULTILINE):
-                found.append((page, heading, re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")))
+                found.append((page, heading))
     return found
 
 

@@ -158,7 +158,7 @@ def _speed(name: str, layer: str) -> str:
     page, cases = figures.cases(name)
     links = [f":doc:`/{page.removesuffix('.md')}`"] if cases else []
     found = figures.sections(name, layer)
-    links += [f":doc:`{heading} </{file.removesuffix('.md')}>`" for file, heading, _ in found if file != page]
+    links += [f":doc:`{heading} </{file.removesuffix('.md')}>`" for file, heading in found if file != page]
     links = links or [":doc:`/performance`"]
     text = _title("Speed", "-")
     if cases:

@@ -1,8 +1,8 @@
 """`DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in `ms.MsDispatchMode`.
 
-MindSpore has that from 2.9 on. Before, primitives that Python calls are told to whatever traces a graph (`ms.jit` with
-capture_mode="trace"), which this takes the place of. A method of Tensor that is C++ runs some of them without telling:
-where nothing was told during its call, it is entered by itself, under the name that 2.10 gives it.
+MindSpore has that from 2.9 on. Before, it hands primitives that Python calls to whatever traces a graph (`ms.jit` with
+capture_mode="trace"), whose place this takes. A method of Tensor that is C++ runs some of them without that: where
+nothing was recorded during its call, the call itself is, under the name that 2.10 gives its primitive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["DispatchMode"]
 
 
 class _Function:
-    """A primitive that has run: its name, and what it returned."""
+    """A primitive that has run: to call it returns what it has returned."""
 
     def __init__(self, name: str, result: Any):
         self.name = name
@@ -30,8 +30,8 @@ class _Function:
         return self._result
 
 
-class _Told(RecordingContext):
-    """What MindSpore tells of each primitive that Python has called."""
+class _Recording(RecordingContext):
+    """Passes each primitive that Python has called on to a mode."""
 
     def __init__(self, mode: _EarlyDispatchMode):
         super().__init__()
@@ -42,9 +42,9 @@ class _Told(RecordingContext):
     def run_op(self, primitive: Any, result: Any, *inputs: Any) -> Any:
         self.count += 1
         arguments = inputs if _is_generated(primitive) else (primitive, primitive.name, inputs)
-        return self.tell(primitive.name, result, arguments)
+        return self.record(primitive.name, result, arguments)
 
-    def tell(self, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+    def record(self, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
         if self.pausing:
             return result
         self.pausing = True
@@ -58,7 +58,7 @@ class _EarlyDispatchMode:
     """In the place of `MsDispatchMode`."""
 
     def __enter__(self) -> Any:
-        self._context = _Told(self)
+        self._context = _Recording(self)
         self._active = _active(self._context)
         self._active.__enter__()
         return self
@@ -74,12 +74,12 @@ DispatchMode: Any = private("MsDispatchMode") or _EarlyDispatchMode
 
 
 @contextmanager
-def _active(context: _Told) -> Iterator[None]:
-    """MindSpore tells the context of primitives within the block."""
+def _active(context: _Recording) -> Iterator[None]:
+    """Have all primitives within the block recorded."""
     places = [*_methods(), *_overloads(), *_inner_primitives()]
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
     for owner, name, describe in places:
-        setattr(owner, name, _telling(context, describe, getattr(owner, name)))
+        setattr(owner, name, _recorded(context, describe, getattr(owner, name)))
     try:
         with recording_context(context):
             yield
@@ -97,7 +97,7 @@ _Place = tuple[Any, str, Callable[..., _Described | None]]
 
 
 def _methods() -> Iterator[_Place]:
-    for name, method in vars(Tensor.__mro__[1]).items():
+    for name, method in vars(private("TensorPy")).items():
         plain = name.strip("_")
         computes = name in _OPERATORS or (name == plain and name not in _NO_PRIMITIVES)
         if computes and type(method).__name__ in _COMPILED:
@@ -126,10 +126,10 @@ def _describer(name: str) -> Callable[..., _Described | None]:
     return known or (lambda *given, **named: (primitive, (*given, *named.values())))
 
 
-def _telling(
-    context: _Told, describe: Callable[..., _Described | None], original: Callable[..., Any]
+def _recorded(
+    context: _Recording, describe: Callable[..., _Described | None], original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The function; where nothing is told of what it does, it is told."""
+    """The function; where nothing is recorded while it runs, the call itself is."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         before = context.count
@@ -138,7 +138,7 @@ def _telling(
             return result
         context.count += 1
         described = describe(*arguments, **keywords)
-        return result if described is None else context.tell(described[0], result, described[1])
+        return result if described is None else context.record(described[0], result, described[1])
 
     return call
 

@@ -49,7 +49,7 @@ typedef struct {
 
 const char* MsAscendOpsVersion(void);
 const char* MsAscendOpsPath(void);
-// Which copy of the vector unit runs: "native", or the level of x86-64 that a portable build chose.
+// Says which copy of the vector unit runs: "native", or the level that a portable build chose.
 const char* MsAscendOpsVectorUnit(void);
 // Names the library that multiplies matrices, "oneDNN 3.10.1" or "plain loops", and its path, or says why there is
 // none.

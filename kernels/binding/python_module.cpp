@@ -62,7 +62,7 @@ PYBIND11_MODULE(_C, module)
         "product_library", [] { return py::make_tuple(MsAscendOpsProductLibrary(), MsAscendOpsProductLibraryPath()); },
         "What multiplies matrices, and where it is, or why it is no library.");
     module.def("vector_unit", &MsAscendOpsVectorUnit,
-               "Which vector unit runs: \"native\", or the level of x86-64 that a portable build chose.");
+               "Which vector unit runs: \"native\", or the level that a portable build chose.");
     module.def(
         "signatures", [] { return py::module_::import("json").attr("loads")(MsAscendOpsSignatures()); },
         "The kernels of the library: a list of dicts with name, entry, inputs, outputs, attributes and types.");

@@ -90,7 +90,7 @@ private:
     size_t valueCount_ = 0;
     std::vector<Step> steps_;
     std::vector<size_t> results_;
-    // The last plan is kept: a graph of dynamic shapes needs one at every call.
+    // Keeps the shapes that were inferred last: a graph of dynamic shapes asks at every call.
     mutable std::mutex mutex_;
     mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
 };

@@ -188,7 +188,7 @@ inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bo
                         inputs + 1, 1, onePlusGamma, platform, tiling);
 }
 
-// Is RmsForward with beta besides gamma; `gamma` has the shape that is normalized over.
+// Does what RmsForward does, with beta besides gamma; `gamma` has the shape that is normalized over.
 inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool relu, float epsilon,
                                  const Platform& platform, RowNormTilingData& tiling)
 {
@@ -200,7 +200,7 @@ inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, b
                        2 * half, 3, epsilon, false, platform, tiling);
 }
 
-// Is RmsBackward with dbeta besides dgamma; for ReLU also beta.
+// Does what RmsBackward does, with dbeta besides dgamma, and beta for ReLU.
 inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool relu,
                                   const Platform& platform, RowNormGradTilingData& tiling)
 {

@@ -47,7 +47,7 @@ inline RowPieces CutRows(uint64_t sets, uint64_t cols, uint64_t setBytes, uint64
     return cut;
 }
 
-// Is CutRows, and the plan of rows that do not fit the Unified Buffer becomes that of their pieces.
+// Does what CutRows does, and makes the plan of rows that do not fit the Unified Buffer that of their pieces.
 inline RowPieces CutPlan(RowPlan& plan, uint64_t sets, uint64_t cols, uint32_t elementBytes, uint64_t setBytes,
                          RowDemand demand, uint32_t values, const Platform& platform)
 {

@@ -27,7 +27,7 @@ public:
         AscendC::Duplicate(values, 1.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
     }
 
-    // Is StartRows and FoldRows; then Maxima or Sums.
+    // Does what StartRows and FoldRows do; Maxima or Sums come next.
     template <class OP>
     __aicore__ inline void Start(uint32_t rows, uint32_t cols)
     {

@@ -217,8 +217,10 @@ def _config(values: Mapping[str, Any]) -> ModelConfig:
         if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise TypeError(f"{field.name} must be {field.type}, got {value!r:.60}")
     if config.rope_scaling is not None:
-        numbers = np.concatenate([np.atleast_1d(value) for value in list(asdict(config.rope_scaling).values())[1:]])
-        if numbers.dtype.kind not in "if":
+        values = asdict(config.rope_scaling)
+        kind, lists = values.pop("kind"), [values.pop("short_factors"), values.pop("long_factors")]
+        right = isinstance(kind, str) and all(isinstance(one, tuple) for one in lists)
+        if not right or not all(isinstance(one, (int, float)) for one in [*values.values(), *sum(lists, ())]):
             raise TypeError(f"rope_scaling must have numbers, got {asdict(config.rope_scaling)!r:.100}")
     for name in ("end_tokens", "windows"):
         if not all(isinstance(one, int) for one in getattr(config, name)):

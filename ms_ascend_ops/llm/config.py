@@ -40,6 +40,8 @@ class RopeScaling:
         Raises:
             ValueError: they are not; the message begins with `source`.
         """
+        if self.kind not in ("linear", "llama3", "yarn", "longrope"):
+            raise ValueError(f"{source}: the kind of rope_scaling is not known: {self.kind!r:.60}")
         names = ("factor", "low_freq_factor", "high_freq_factor", "original_context")
         for name in (*names, "beta_fast", "beta_slow", "attention_factor"):
             if not 0 < getattr(self, name) < 1e30:
@@ -121,6 +123,8 @@ class ModelConfig:
             raise ValueError(f"{source}: rope_base must be > 0 and finite, got {self.rope_base}")
         self._check_parts(source)
         if self.rope_scaling is not None:
+            if self.rope_scaling.kind == "yarn" and self.rope_base <= 1:
+                raise ValueError(f"{source}: rope_base must be > 1 with yarn, got {self.rope_base}")
             self.rope_scaling.check(source, self.rotary_pairs)
 
     def _check_parts(self, source: str) -> None:

@@ -55,7 +55,7 @@ def decoder(ops: Any, network: Any, x: Any, cos: Any, sin: Any, attend: Callable
         ops: the operators.
         network: has `layers`, `norm` behind the last one, and `config`.
         x: embedded tokens, shape (b, s, hidden).
-        cos: cosines of rotary angles, float32, shape (b, s, head_size / 2) or (s, head_size / 2).
+        cos: cosines of rotary angles, float32, shape (b, s, rotary pairs) or (s, rotary pairs).
         sin: their sines.
         attend: attention of a layer, `attend(layer, query, key, value)`.
     """

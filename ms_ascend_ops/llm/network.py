@@ -25,7 +25,7 @@ class StepInputs:
     """What a step needs of each sequence, in the memory that the kernels read: batch b, new tokens s."""
 
     x: Any  # embedded tokens, (b, s, hidden)
-    cos: Any  # float32, (b, s, head_size / 2)
+    cos: Any  # float32, (b, s, rotary pairs)
     sin: Any
     slots: Any  # int32, (b, s): where new keys and values go; negative: nowhere
     tables: Any  # int32, (b, most blocks)

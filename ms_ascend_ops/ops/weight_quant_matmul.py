@@ -63,8 +63,9 @@ def weight_quant_matmul(
     :math:`s_g = \max|x_g| / 127`: :math:`\hat{x}_j = s_g \, \mathrm{round}(x_j / s_g)`, half to even, in the place of
     x. Sums over a group are then exact, and a CPU adds them up as integers, in half the time. What is not finite in x
     gives NaN for its row. More rows are not rounded, nor are groups of other sizes than 16, 32, 48, 64, 96, 128, 192
-    and 256, nor rows that do not fit the vector unit's memory: of some 4000 columns on a CPU, 2000 on an NPU, eight of
-    them of 2500 and 1200. On an NPU it saves nothing, and three rows and more take longer.
+    and 256, rows whose length is no multiple of 32, and rows that do not fit the vector unit's memory: of some 4000
+    columns on a CPU, 2000 on an NPU, eight of them of 2500 and 1200. On an NPU it saves nothing, and three rows and
+    more take longer.
     """
     select = _select(x, weight, scale, offset, bias, activation, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ GRADIENT = ()
 
 
 def operations(arrays):
-    """Of the two products, as if no key were hidden: a causal mask leaves out half of them at most."""
+    """Count those of the two products as if no key were hidden: a causal mask leaves out half of them at most."""
     query, key = arrays["query"], arrays["key"]
     return 4 * query.size * key.shape[2]
 

@@ -19,7 +19,7 @@ GRADIENT = ()
 
 
 def operations(arrays):
-    """One multiplication and one addition for each K of each element."""
+    """Count one multiplication and one addition for each K of each element."""
     return 2 * arrays["y"].size * arrays["x"].shape[-1]
 
 

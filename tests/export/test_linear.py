@@ -61,7 +61,7 @@ def test_in_a_file(make, note, dynamic, x, tmp_path):
     assert (entry.replaced, entry.text) == (True, note)
     network = load(tmp_path / "fused.mindir")
     for value in (x, ops.cat((x, x), 1)) if dynamic else (x,):
-        # Roundings of sums in another order; a stock tanh is 1e-4 off.
+        # Sums in another order.
         assert_close(numpy(network(value)), numpy(net(value)), atol=1e-5)
     assert not linear(optimize_mindir(stock, tmp_path / "apart.mindir", level="O2"))
 

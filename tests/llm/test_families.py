@@ -1,12 +1,15 @@
 """Architectures with parts of their own, against the decoder in float64. Those of others: test_transformers.py."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
 import pytest
 
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.checkpoints.checkpoint import places_of
+from ms_ascend_ops.llm.checkpoints.hugging_face_config import read_config
 from ms_ascend_ops.llm.checkpoints.writer import write_directory
 from ms_ascend_ops.llm.config import RopeScaling
 from ms_ascend_ops.llm.executor import Chunk, ProgramExecutor
@@ -112,6 +115,8 @@ def test_a_norm_of_all_heads_is_not_divided(files):
             "must have 8 numbers, got 1",
         ),
         ({"rope_scaling": RopeScaling("yarn", beta_fast=0.0)}, "beta_fast of rope_scaling must be > 0"),
+        ({"rope_scaling": RopeScaling("yarn"), "rope_base": 1.0}, "rope_base must be > 1 with yarn, got 1.0"),
+        ({"rope_scaling": RopeScaling("foo")}, "the kind of rope_scaling is not known: 'foo'"),
         (
             {"rope_scaling": RopeScaling("longrope", long_factors=(-1.0,))},
             "short_factor and long_factor must be > 0",
@@ -121,6 +126,33 @@ def test_a_norm_of_all_heads_is_not_divided(files):
 def test_numbers_that_are_not_possible(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(tiny.CONFIG, **changes).check("file")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("olmo2", {"olmo2.attention.sliding_window": 20}, "olmo2.attention.sliding_window is not supported, got 20"),
+        ("glm4", {"glm4.rope.dimension_count": 0}, "rope.dimension_count must be at least 2, got 0"),
+    ],
+)
+def test_fields_that_would_be_lost(tmp_path, name, fields, message):
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", tiny.FAMILIES[name], fields=fields))
+
+
+def test_two_tensors_of_one_weight():
+    shapes = {"model.layers.0.self_attn.q_proj.weight": (64, 64), "model.layers.0.self_attn.qkv_proj.weight": (128, 64)}
+    with pytest.raises(ValueError, match=r"q_proj.weight and \S+qkv_proj.weight are both \S+q_proj.weight"):
+        places_of(tiny.FAMILIES["phi3"], Path("m"), shapes, {})
+
+
+def test_glm4_with_yarn():
+    """Only Phi-3's older files mean LongRoPE by that word."""
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    data = tiny.config_json(replace(tiny.FAMILIES["glm4"], rotary=0)) | {"rope_scaling": scaling}
+    data |= {"partial_rotary_factor": 0.5}
+    config = read_config(Path("config.json"), data, {}, False)
+    assert (config.rope_scaling.kind, config.context) == ("yarn", 256)
 
 
 @pytest.mark.parametrize(

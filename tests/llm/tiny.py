@@ -42,6 +42,7 @@ _YARN = RopeScaling("yarn", 4.0, original_context=64, attention_factor=1 + 0.1 *
 # Architectures with parts of their own: windows, norms in other places, fused matrices, other rotary angles.
 FAMILIES = {
     "yarn": replace(VARIANTS["qwen2"], rope_scaling=_YARN),
+    "qwen2, windows": replace(VARIANTS["qwen2"], windows=(20, 20)),
     "phi3": replace(CONFIG, architecture="phi3", tied_embedding=False, windows=(20, 20), rope_scaling=_LONGROPE),
     "phi3, half": replace(CONFIG, architecture="phi3", tied_embedding=False, rotary=8),
     "olmo2": replace(CONFIG, architecture="olmo2", tied_embedding=False, query_key_norm=True),

@@ -9,6 +9,7 @@ import pytest
 from mindspore import Tensor
 
 import ms_ascend_ops
+from ms_ascend_ops import direct, registry
 from ms_ascend_ops import mindspore_versions as versions
 
 PACKAGE = Path(ms_ascend_ops.__file__).parent
@@ -18,11 +19,11 @@ ALLOWED = {"stand_ins.py": {"_infer_ops"}}
 
 
 def imported(file):
-    """The names of MindSpore that a file imports, and the modules that they are in."""
+    """The names of MindSpore that a file imports, with the modules that they are in."""
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mindspore."):
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}"
+        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (n for a in node.names if (n := module + a.name).partition(".")[0] == "mindspore")
 
 
 def test_no_other_file_imports_a_private_name():
@@ -31,8 +32,8 @@ def test_no_other_file_imports_a_private_name():
         if file.name == "mindspore_versions.py" or "lib" in file.relative_to(PACKAGE.parent).parts:
             continue
         private = [n for n in imported(file) if any(p.startswith("_") for p in n.split("."))]
-        found[file.name] = {n.rpartition(".")[2] for n in private} - ALLOWED.get(file.name, set())
-    assert {name: names for name, names in found.items() if names} == {}
+        found[file] = {n.rpartition(".")[2] for n in private} - ALLOWED.get(file.name, set())
+    assert {str(file): names for file, names in found.items() if names} == {}
 
 
 def test_each_private_name_is_there():
@@ -82,3 +83,13 @@ def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
     names.clear()
     _ = x + x
     assert names == []
+
+
+@pytest.mark.parametrize("name", direct._NEEDED)
+def test_no_fast_path_without_what_it_needs(monkeypatch, name):
+    """It would return no tensor, record no gradient, or not cast as MindSpore does."""
+    signature = registry.signature("gelu")
+    attributes = {attribute.name: attribute.default for attribute in signature.attributes}
+    assert direct.direct(signature, signature.inputs, attributes, None) is not None
+    monkeypatch.setattr(direct, "private", lambda asked: None if asked == name else versions.private(asked))
+    assert direct.direct(signature, signature.inputs, attributes, None) is None

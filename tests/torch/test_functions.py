@@ -345,8 +345,9 @@ def test_others_run_while_a_kernel_does():
 
     counter = threading.Thread(target=count)
     counter.start()
-    try:  # on a busy machine it does not come to count in each call
-        assert any(ticks_of_a_call() > 1 for _ in range(1000))
+    # A call that keeps the lock has a few ticks at most, at its ends. On a busy machine not each has them.
+    try:
+        assert any(ticks_of_a_call() >= 20 for _ in range(1000))
     finally:
         stop.set()
         counter.join()

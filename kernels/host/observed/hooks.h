@@ -92,7 +92,8 @@ Access PerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideByt
     return access;
 }
 
-// Is PerRepeat, but every other block lies `pairStep` blocks behind the one before it, and those lie `blkStride` apart.
+// Does what PerRepeat does, but every other block lies `pairStep` blocks behind the one before it, and those lie
+// `blkStride` apart.
 template <typename T>
 Access PairsPerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideBytes, uint32_t repStride,
                       uint32_t blkStride, uint32_t pairStep)

@@ -104,7 +104,7 @@ bool IsAmd()
 }
 
 #if defined(HOST_SIMD_AVX512)
-// Whether there is AVX512_BF16, for which GCC 9 cannot ask.
+// Says whether there is AVX512_BF16: GCC 9 cannot ask for it.
 bool ConvertsBFloat16()
 {
     constexpr unsigned int LEAF = 7;

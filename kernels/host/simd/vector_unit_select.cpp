@@ -15,6 +15,20 @@
 namespace AscendC {
 namespace host {
 
+// The copy for an instruction set. A build has some of them.
+#define VECTOR_UNIT(isa)                       \
+    namespace isa {                            \
+    const VectorUnit& Table(const char* name); \
+    }
+VECTOR_UNIT(native)
+VECTOR_UNIT(x86_64_v2)
+VECTOR_UNIT(x86_64_v3)
+VECTOR_UNIT(x86_64_v4)
+VECTOR_UNIT(armv8)
+VECTOR_UNIT(armv8_dotprod)
+VECTOR_UNIT(armv8_bf16)
+#undef VECTOR_UNIT
+
 namespace {
 
 struct Level {
@@ -23,22 +37,10 @@ struct Level {
     const VectorUnit& (*table)(const char* name);
 };
 
-}  // namespace
-
-// Of each level of a portable build, the best first; the last one runs on every CPU of the architecture.
-#if defined(HOST_PORTABLE_X86)
-namespace x86_64_v2 {
-const VectorUnit& Table(const char* name);
-}
-namespace x86_64_v3 {
-const VectorUnit& Table(const char* name);
-}
-namespace x86_64_v4 {
-const VectorUnit& Table(const char* name);
-}
-
-static std::vector<Level> Levels()
+// The levels of this build, the best first; the last one runs on every CPU of the architecture.
+std::vector<Level> Levels()
 {
+#if defined(HOST_PORTABLE_X86)
     __builtin_cpu_init();
     const bool hasV4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -47,20 +49,7 @@ static std::vector<Level> Levels()
     return {{"x86-64-v4", hasV4, &x86_64_v4::Table},
             {"x86-64-v3", hasV3, &x86_64_v3::Table},
             {"x86-64-v2", true, &x86_64_v2::Table}};
-}
 #elif defined(HOST_PORTABLE_AARCH64)
-namespace armv8 {
-const VectorUnit& Table(const char* name);
-}
-namespace armv8_dotprod {
-const VectorUnit& Table(const char* name);
-}
-namespace armv8_bf16 {
-const VectorUnit& Table(const char* name);
-}
-
-static std::vector<Level> Levels()
-{
     // As Linux numbers them; headers of older systems do not know all.
     const auto has = [](unsigned long word, unsigned int bit) { return (getauxval(word) >> bit & 1) != 0; };
     const bool hasDotprod = has(AT_HWCAP, 20);
@@ -70,19 +59,14 @@ static std::vector<Level> Levels()
 #endif
         {"armv8-dotprod", hasDotprod, &armv8_dotprod::Table},
         {"armv8", true, &armv8::Table}};
-}
 #else
-namespace native {
-const VectorUnit& Table(const char* name);
-}
-
-static std::vector<Level> Levels()
-{
     return {{"native", true, &native::Table}};
-}
 #endif
+}
 
-// The best that this CPU has, or the one that MS_ASCEND_OPS_VECTOR_UNIT names, for tests.
+}  // namespace
+
+// Gives the best that this CPU has, or the one that MS_ASCEND_OPS_VECTOR_UNIT names, for tests.
 const VectorUnit& SelectVectorUnit()
 {
     const std::vector<Level> levels = Levels();

@@ -83,23 +83,33 @@ class Place:
 
 
 def places_of(
-    config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], known_as: Mapping[str, str]
-) -> dict[str, Place]:  # fmt: skip
+    config: ModelConfig, path: Path, shapes: Mapping[str, tuple[int, ...]], known_as: Mapping[str, str]
+) -> dict[str, Place]:
     """Where the weights of a network lie, by their names.
 
     Args:
         config: of the network.
-        shapes: those of the tensors of a file.
+        path: the file, for messages.
+        shapes: those of its tensors.
         known_as: the norms that the file calls otherwise.
+
+    Raises:
+        ValueError: two tensors are the same weight.
     """
-    expected, places = expected_shapes(config), {}
+    expected, places = expected_shapes(config), dict[str, Place]()
+
+    def put(name: str, place: Place) -> None:
+        if name in places:
+            raise ValueError(f"{path}: the tensors {places[name].stored} and {place.stored} are both {name}")
+        places[name] = place
+
     for stored, shape in shapes.items():
         layer, _, kind = stored.rpartition(".")
         prefix, _, last = layer.rpartition(".")
         fused = next((one for one in config.family.fused if layer.endswith(f".{one}")), None)
         if fused is None:
             name = f"{prefix}.{known_as[last]}.{kind}" if prefix and last in known_as else stored
-            places[name] = Place(stored, ALL, shape)
+            put(name, Place(stored, ALL, shape))
             continue
         first = 0
         for part in FUSED[fused]:
@@ -107,7 +117,7 @@ def places_of(
             rows = expected[name][0] if name in expected else 0
             # The last part gets what is left, so that a wrong number of rows is seen.
             end = max(first, shape[0]) if part == FUSED[fused][-1] else first + rows
-            places[name] = Place(stored, slice(first, end), (end - first, *shape[1:]))
+            put(name, Place(stored, slice(first, end), (end - first, *shape[1:])))
             first = end
     return places
 

@@ -72,7 +72,7 @@ def read_gguf(path: Path) -> Checkpoint:
     config = _config(file)
     config.check(str(path))
     names = {_name(tensor, config): tensor for tensor in file.tensors if tensor not in (_LONG, _SHORT)}
-    places = places_of(config, {name: file.tensors[tensor].shape for name, tensor in names.items()}, {})
+    places = places_of(config, path, {name: file.tensors[tensor].shape for name, tensor in names.items()}, {})
     # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
     permuted = {
         f"model.layers.{layer}.self_attn.{part}"
@@ -133,6 +133,8 @@ def _config(file: GGUFFile) -> ModelConfig:
     rotated = get("rope.dimension_count", int, head_size)
     if rotated != head_size and "partial_rotary_factor" not in family.defaults:
         raise ValueError(f"{path}: rope.dimension_count must be the size of a head ({head_size}), got {rotated}")
+    if rotated < 2:
+        raise ValueError(f"{path}: rope.dimension_count must be at least 2, got {rotated}")
     if (embedding := file.tensors.get("token_embd.weight")) is None:
         raise ValueError(f"{path}: the tensor token_embd.weight is missing")
     tokens = fields.get("tokenizer.ggml.tokens")
@@ -143,6 +145,8 @@ def _config(file: GGUFFile) -> ModelConfig:
     special = read_special_tokens(path, fields)
     window = get("attention.sliding_window", int, 0)
     layers, context = get("block_count", int), get("context_length", int)
+    if family.window == "never" and 0 < window < context:
+        raise ValueError(f"{path}: {architecture}.attention.sliding_window is not supported, got {window}")
     return ModelConfig(
         architecture=architecture,
         layers=layers,

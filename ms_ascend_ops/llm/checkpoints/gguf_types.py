@@ -20,7 +20,7 @@ from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 __all__ = ["FLOATS", "floats_of", "matrix_of", "readable", "stays_quantized", "type_name", "type_size"]
 
 Array = np.ndarray[Any, Any]
-# Of blocks, one a row: integers (uint8 of 4 bits with two in a byte, else int8), scale, minimum and zero of groups.
+# What blocks hold, a block a row: integers (int8, or uint8 with two of 4 bits), scale, minimum and zero of groups.
 Parts = tuple[Array, Array, Array | None, Array | None]
 
 FLOATS: Mapping[str, Any] = {
@@ -87,7 +87,7 @@ def _half(blocks: Array, at: int) -> Array:
 
 
 def _nibbles(data: Array, half: int) -> Array:
-    """Of bytes i with the elements i and i + half of 2 half: the elements, one in a byte."""
+    """Unpack bytes i that hold the elements i and i + half of 2 half: the elements, one in a byte."""
     chunks = data.reshape(-1, half)
     elements: Array = np.stack([chunks & 15, chunks >> 4], 1).reshape(len(data), -1)
     return elements

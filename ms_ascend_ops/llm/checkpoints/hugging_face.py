@@ -54,7 +54,7 @@ def read_directory(path: Path) -> Checkpoint:
         shapes.pop(_HEAD, None)
     config = read_config(config_path, data, shapes, tied)
     config.check(str(path))  # before a loop over the layers
-    places = places_of(config, shapes, {stored: name for name, stored in config.family.names.items()})
+    places = places_of(config, path, shapes, {stored: name for name, stored in config.family.names.items()})
 
     def read(name: str) -> Weight:
         place = places[name]

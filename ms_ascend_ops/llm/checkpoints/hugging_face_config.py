@@ -78,9 +78,12 @@ def read_config(
     heads, hidden, layers = get("num_attention_heads", int), get("hidden_size", int), get("num_hidden_layers", int)
     context = get("max_position_embeddings", int)
     base, scaling, share = _rope(path, data, family, context)
-    if scaling is not None and scaling.kind == "yarn":
+    if scaling is not None and scaling.kind == "yarn" and 0 < scaling.factor * scaling.original_context < 1e30:
         context = max(context, int(scaling.factor * scaling.original_context))
     head_size = get("head_dim", int, hidden // max(heads, 1))
+    rotary = 0 if share == 1 else int(head_size * share)
+    if share != 1 and rotary < 2:
+        raise ValueError(f"{path}: partial_rotary_factor must leave a pair of a head of {head_size}, got {share!r:.60}")
     window = get("sliding_window", int, 0)
     prefix = "model.layers.0."
     if any(f"{prefix}mlp.{name}.bias" in shapes for name in ("gate_proj", "up_proj", "down_proj")):
@@ -104,7 +107,7 @@ def read_config(
         tied_embedding=same_head,
         end_tokens=_ends(path, data),
         begin_token=data["bos_token_id"] if type(data.get("bos_token_id")) is int else None,
-        rotary=0 if share == 1 else int(head_size * share),
+        rotary=rotary,
         windows=_windows(path, data, family, layers, window) if 0 < window < context and layers <= MOST_LAYERS else (),
     )
 
@@ -113,7 +116,7 @@ def architecture(path: Path, data: Mapping[str, Any]) -> str:
     """Which of FAMILIES it is.
 
     Raises:
-        ValueError: none.
+        ValueError: it is none of them.
     """
     kind = data.get("model_type")
     if isinstance(kind, str) and (kind := _ALIASES.get(kind, kind)) in FAMILIES:
@@ -165,7 +168,7 @@ def _rope(
     if not isinstance(parameters, dict):
         raise ValueError(f"{path}: the rotary embedding must be an object, got {parameters!r:.60}")
     kind: Any = parameters.get("rope_type", parameters.get("type", "default"))
-    if family.fused and kind in ("su", "yarn"):  # what Phi-3's files said before
+    if kind in ("su", "yarn") and "self_attn.qkv_proj" in family.fused:  # what Phi-3's files said before
         kind = "longrope"
     if not isinstance(kind, str) or kind not in _ROPE_KEYS:
         kinds = ", ".join(_ROPE_KEYS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -104,9 +105,7 @@ def _write_weights(checkpoint: Checkpoint, path: Path, dtype: np.dtype[Any] | No
 
 def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "architectures": [
-            config.family.model
-        ],
+        "architectures": [config.family.model],
         "model_type": config.architecture,
         "hidden_size": config.hidden,
         "intermediate_size": config.feed_forward,
@@ -130,7 +129,9 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
     if quantized:
         data["quantization_config"] = {"quant_method": QUANTIZATION}
     if config.rotary:
-        data["partial_rotary_factor"] = config.rotary / config.head_size
+        share = config.rotary / config.head_size
+        whole = int(config.head_size * share) == config.rotary  # as readers take it; some shares are a bit too small
+        data["partial_rotary_factor"] = share if whole else math.nextafter(share, 1)
     data |= _windows(config)
     if config.rope_scaling is not None:
         data["rope_scaling"] = _rope_scaling(config.rope_scaling)
@@ -147,7 +148,7 @@ def _windows(config: ModelConfig) -> dict[str, Any]:
     data: dict[str, Any] = {"sliding_window": size or None}
     if config.family.window == "used":
         data["use_sliding_window"] = size > 0
-    if size and 0 in config.windows:
+    if size and (0 in config.windows or config.family.window == "used"):  # which leaves out the first layers by itself
         data["layer_types"] = ["sliding_attention" if window else "full_attention" for window in config.windows]
     return data
 

@@ -208,8 +208,8 @@ def test_all_that_is_before_latent_attention(cache_mode, mode):
     rotated = np.stack([turned(heads[:, i, 16:]) for i in range(2)], 1)
     expected = np.concatenate([plain, rotated], -1) if cache_mode == 0 else plain
     # Products of integers are exact, as no number that is rounded to one is near a tie; norms, angles and the product
-    # with `absorb` are sums of up to 64 terms in float32.
-    close = {"rtol": 1e-5, "atol": 1e-5}
+    # with `absorb` are sums of up to 64 terms in float32. Seen here: 1.4e-5 of results up to 91.
+    close = {"rtol": 1e-5, "atol": 1e-6}
     assert_close(got[0].asnumpy(), expected, **close)
     assert_close(got[2].asnumpy(), rotated, **close)
     written = [np.concatenate([keys, turns], -1)] if cache_mode == 0 else [keys, turns]
