@@ -10,9 +10,11 @@
 
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <regex>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/operator.h"
 #include "register/register.h"
@@ -20,12 +22,14 @@
 namespace ms_ascend_ops {
 namespace onnx {
 
-enum class Kind { INT, BOOL, FLOAT, STRING };
+enum class Kind { INT, BOOL, FLOAT, CHOICE };
 
 struct Attribute {
     const char* name;
     Kind kind;
+    double preset;         // what a node without the attribute means; of a choice, its index
     const char* formerly;  // in files of earlier releases
+    std::vector<std::pair<std::string, int64_t>> choices;  // texts, also of earlier releases, and their indices
 };
 
 // The value of `key` in an object of JSON, without quotes; empty if there is none.
@@ -36,28 +40,52 @@ inline std::string Value(const std::string& object, const std::string& key)
     return std::regex_search(object, match, pattern) ? match[1].str() : std::string();
 }
 
-inline void Set(ge::Operator& op, const Attribute& attribute, const std::string& object)
+// The operator's definition has a choice as the index of its text.
+inline int64_t Index(const Attribute& attribute, const std::string& text)
+{
+    for (const auto& [choice, index] : attribute.choices) {
+        if (choice == text) {
+            return index;
+        }
+    }
+    throw std::invalid_argument(text);
+}
+
+// The attribute's number in an object of the list. Integers are sizes and axes, which a double holds exactly.
+inline double Number(const Attribute& attribute, const std::string& object)
 {
     switch (attribute.kind) {
-        case Kind::INT:
-            op.SetAttr(attribute.name, static_cast<int64_t>(std::stoll(Value(object, "i"))));
+        case Kind::FLOAT:
+            return std::stof(Value(object, "f"));
+        case Kind::CHOICE:
+            return static_cast<double>(Index(attribute, Value(object, "s")));
+        default:
+            return static_cast<double>(std::stoll(Value(object, "i")));
+    }
+}
+
+inline void Set(ge::Operator& op, const Attribute& attribute, double value)
+{
+    switch (attribute.kind) {
+        case Kind::FLOAT:
+            op.SetAttr(attribute.name, static_cast<float>(value));
             break;
         case Kind::BOOL:
-            op.SetAttr(attribute.name, std::stoll(Value(object, "i")) != 0);
+            op.SetAttr(attribute.name, value != 0);
             break;
-        case Kind::FLOAT:
-            op.SetAttr(attribute.name, std::stof(Value(object, "f")));
-            break;
-        case Kind::STRING:
-            op.SetAttr(attribute.name, ge::AscendString(Value(object, "s").c_str()));
+        default:
+            op.SetAttr(attribute.name, static_cast<int64_t>(value));
             break;
     }
 }
 
-// What the node does not have keeps its default.
+// The operator's definition requires every attribute, a node has those that differ from the presets.
 inline domi::Status ParseAttributes(const ge::Operator& node, ge::Operator& op,
-                                    std::initializer_list<Attribute> attributes)
+                                    const std::vector<Attribute>& attributes)
 {
+    for (const Attribute& attribute : attributes) {
+        Set(op, attribute, attribute.preset);
+    }
     ge::AscendString json;
     if (node.GetAttr("attribute", json) != ge::GRAPH_SUCCESS) {
         return domi::SUCCESS;
@@ -69,12 +97,12 @@ inline domi::Status ParseAttributes(const ge::Operator& node, ge::Operator& op,
             const std::string name = Value(found->str(), "name");
             for (const Attribute& attribute : attributes) {
                 if (name == attribute.name || name == attribute.formerly) {
-                    Set(op, attribute, found->str());
+                    Set(op, attribute, Number(attribute, found->str()));
                 }
             }
         }
     } catch (const std::exception&) {
-        return domi::FAILED;  // an attribute of another type
+        return domi::FAILED;  // an attribute of another type, or a text that is no choice
     }
     return domi::SUCCESS;
 }

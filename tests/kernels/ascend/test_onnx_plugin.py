@@ -67,9 +67,10 @@ def attribute(spec, value):
 
 
 def said(spec, value):
-    """As the header of the emulated device writes it."""
-    text = f"{value:.6f}" if spec.type == "float" else value if spec.type == "string" else f"{value:d}"
-    return f"{spec.name}={spec.type} {text}"
+    """As the header of the emulated device writes what the operator's definition asks for: of a choice its index."""
+    if spec.type == "float":
+        return f"{spec.name}=float {value:.6f}"
+    return f"{spec.name}=int {spec.choices.index(value)}" if spec.choices else f"{spec.name}={spec.type} {value:d}"
 
 
 def test_every_operator_and_attribute(plugin):
@@ -78,24 +79,33 @@ def test_every_operator_and_attribute(plugin):
     for name in registry.names():
         signature = registry.op_spec(name).forward
         given = [(a, a.choices[-1] if a.type == "string" else values[a.type]) for a in signature.attributes]
-        for values_of_node in (given, []):
+        presets = [(a, a.default) for a in signature.attributes]
+        for values_of_node, values_of_operator in ((given, given), ([], presets)):
             questions.append((f"ms_ascend_ops::1::{name}", [attribute(*one) for one in values_of_node]))
-            expected.append("|".join([signature.cann_type, *sorted(said(*one) for one in values_of_node)]))
+            expected.append("|".join([signature.cann_type, *sorted(said(*one) for one in values_of_operator)]))
     assert plugin(*questions) == expected
 
 
 def test_what_it_does_not_know(plugin):
     wrong = [{"f": "0.5", "name": "transpose_x", "type": 1}]
     other = [{"i": 3, "name": "axis", "type": 2}]
+    word = [{"name": "activation", "s": "tanh", "type": 3}]
+    (known,) = plugin(("ms_ascend_ops::1::matmul", []))
     assert plugin(
         ("ai.onnx::1::matmul", []),
         ("ms_ascend_ops::2::matmul", []),
         ("ms_ascend_ops::1::matmul", wrong),
+        ("ms_ascend_ops::1::matmul", word),
         ("ms_ascend_ops::1::matmul", other),
-    ) == ["unknown", "unknown", "failed", "MsAscendOpsMatmul"]
+    ) == ["unknown", "unknown", "failed", "failed", known]
 
 
 def test_words_and_numbers_of_any_form(plugin):
     given = [{"f": "1e-05", "name": "epsilon", "type": 1}, {"name": "scheme", "s": "one_plus_gamma", "type": 3}]
     (answer,) = plugin(("ms_ascend_ops::1::rms_norm", given))
-    assert answer == "MsAscendOpsRmsNorm|epsilon=float 0.000010|scheme=string one_plus_gamma"
+    assert answer == "MsAscendOpsRmsNorm|epsilon=float 0.000010|scheme=int 1"
+
+
+def test_words_of_earlier_releases(plugin):
+    old = [{"name": "scheme", "s": "gemma", "type": 3}]
+    assert plugin(("ms_ascend_ops::1::rms_norm", old)) == ["MsAscendOpsRmsNorm|epsilon=float 0.000001|scheme=int 1"]
