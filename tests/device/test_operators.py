@@ -170,6 +170,14 @@ def test_dropout():
     np.testing.assert_array_equal(again, mask)
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_gradients_that_are_not_finite(value):
+    grads, found = [np.ones(3, np.float32), np.array([1, value], np.float32)], np.zeros(1, np.float32)
+    execute("aclnnForeachNonFiniteCheckAndUnscale", grads, found, np.array([0.5], np.float32))
+    np.testing.assert_array_equal(found, [1])
+    np.testing.assert_array_equal(grads[0], np.full(3, 0.5, np.float32))
+
+
 def test_qr():
     x, q, r = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32), np.zeros((4, 3)), np.zeros((3, 3))
     execute("aclnnLinalgQr", x, 0, q, r)

@@ -67,6 +67,18 @@ aclError GetOption(const char* function, int32_t option, int64_t* value)
     return SUCCESS;
 }
 
+// What aclopCompileAndExecute compiles with: kept for those who ask. This chip takes operators that are compiled
+// already unless it is told otherwise; clients choose aclnn functions by that.
+constexpr int32_t JIT_COMPILE = 10;
+auto& compileOptions = *new std::map<int32_t, std::string>{{JIT_COMPILE, "disable"}};
+
+std::string CompileOption(int32_t option)
+{
+    std::lock_guard<std::mutex> lock(optionMutex);
+    const auto found = compileOptions.find(option);
+    return found == compileOptions.end() ? std::string() : found->second;
+}
+
 std::atomic<int32_t> saturation{1};
 
 struct PackageVersion {  // aclCANNPackageVersion
@@ -82,6 +94,19 @@ struct AllocatorDescription {
 };
 
 }  // namespace
+
+ACL_API aclError aclGetDeviceCapability(uint32_t, int32_t kind, int64_t* value)
+{
+    RETURN_IF_ERROR(CheckPointer("aclGetDeviceCapability", "value", value));
+    const MsAscendDeviceChip& chip = TheSettings().chip;
+    const int64_t values[] = {chip.cubeCores, chip.vectorCores, static_cast<int64_t>(chip.l2Bytes)};
+    if (kind < 0 || kind >= static_cast<int32_t>(std::size(values))) {
+        return Fail(INVALID_PARAM,
+                    "aclGetDeviceCapability: deviceInfo must be from 0 to 2, got " + std::to_string(kind));
+    }
+    *value = values[kind];
+    return SUCCESS;
+}
 
 ACL_API aclError aclrtGetDeviceResLimit(int32_t, int32_t kind, uint32_t* value)
 {
@@ -193,15 +218,28 @@ ACL_API aclError aclGetCannAttribute(int32_t, int32_t* value)
     return SUCCESS;
 }
 
-ACL_API size_t aclGetCompileoptSize(int32_t)
+ACL_API size_t aclGetCompileoptSize(int32_t option)
 {
-    return 64;
+    return CompileOption(option).size() + 1;
 }
 
-ACL_API aclError aclGetCompileopt(int32_t, char* value, size_t size)
+ACL_API aclError aclGetCompileopt(int32_t option, char* value, size_t size)
 {
     RETURN_IF_ERROR(CheckPointer("aclGetCompileopt", "value", value));
-    std::snprintf(value, size, "0");
+    const std::string text = CompileOption(option);
+    if (size <= text.size()) {
+        return Fail(INVALID_PARAM, "aclGetCompileopt: length must be at least " + std::to_string(text.size() + 1) +
+                                       ", got " + std::to_string(size));
+    }
+    std::memcpy(value, text.c_str(), text.size() + 1);
+    return SUCCESS;
+}
+
+ACL_API aclError aclSetCompileopt(int32_t option, const char* value)
+{
+    RETURN_IF_ERROR(CheckPointer("aclSetCompileopt", "value", value));
+    std::lock_guard<std::mutex> lock(optionMutex);
+    compileOptions[option] = value;
     return SUCCESS;
 }
 
@@ -223,7 +261,6 @@ ACL_API aclError aclrtAllocatorDestroyDesc(void* description)
         return SUCCESS;     \
     }
 NOTHING_TO_DO(aclAppLog)
-NOTHING_TO_DO(aclSetCompileopt)
 NOTHING_TO_DO(aclrtAllocatorRegister)
 NOTHING_TO_DO(aclrtAllocatorSetAllocAdviseFuncToDesc)
 NOTHING_TO_DO(aclrtAllocatorSetAllocFuncToDesc)

@@ -121,6 +121,22 @@ ACL_API aclError aclrtStreamGetFlags(void* handle, uint32_t* flags)
     return AskStream("aclrtStreamGetFlags", handle, flags, &Stream::flags);
 }
 
+ACL_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t value)
+{
+    Stream* stream = nullptr;
+    RETURN_IF_ERROR(FindStream(handle, &stream));
+    if (value > 1) {
+        return Fail(INVALID_PARAM, "aclrtSetStreamOverflowSwitch: flag must be 0 or 1, got " + std::to_string(value));
+    }
+    stream->overflowSwitch = value;
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtGetStreamOverflowSwitch(void* handle, uint32_t* value)
+{
+    return AskStream("aclrtGetStreamOverflowSwitch", handle, value, &Stream::overflowSwitch);
+}
+
 ACL_API aclError aclrtDeviceGetStreamPriorityRange(int32_t* least, int32_t* greatest)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtDeviceGetStreamPriorityRange", "leastPriority", least));

@@ -128,6 +128,7 @@ aclError CreateStream(Context* context, Stream** stream)
     made->context = context;
     made->flags = 0;
     made->priority = 0;
+    made->overflowSwitch = 0;
     made->submitted = 0;
     made->written = 0;
     made->capture.store(nullptr);

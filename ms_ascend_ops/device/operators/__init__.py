@@ -33,6 +33,7 @@ _MODULES = (
     "graph_engine_layers",
     "graph_engine_more",
     "indexing",
+    "lists",
     "losses",
     "normalization",
     "pooling",

@@ -23,6 +23,14 @@ def sub(self: Array, other: Any, alpha: Any = 1) -> Array:
     return self - (other if alpha == 1 else np.multiply(other, alpha))
 
 
+def rsub(self: Any, other: Any, alpha: Any = 1) -> Array:
+    return other - (self if alpha == 1 else np.multiply(self, alpha))
+
+
+def add_relu(self: Array, other: Array, alpha: Any) -> Array:
+    return np.maximum(add(self, other, alpha), 0)
+
+
 def _plus(one: Any, other: Any) -> Array:
     return np.asarray(one + other)
 
@@ -66,6 +74,10 @@ def clamp(self: Array, smallest: Any, largest: Any) -> Array:
 
 def clamp_min(self: Array, smallest: Any) -> Array:
     return np.maximum(self, smallest)
+
+
+def clamp_max(self: Array, largest: Any) -> Array:
+    return np.minimum(self, largest)
 
 
 def where(condition: Array, self: Array, other: Array) -> Array:
@@ -175,6 +187,10 @@ def elu_backward(grad: Array, alpha: Any, scale: Any, input_scale: Any, is_resul
     return grad * np.where(given > 0, scale, negative)
 
 
+def celu(self: Array, alpha: Any) -> Array:
+    return np.where(self > 0, self, alpha * np.expm1(self / alpha))
+
+
 def selu(self: Array) -> Array:
     return elu(self, _SELU_ALPHA, _SELU_SCALE, 1)
 
@@ -225,7 +241,11 @@ def softshrink(self: Array, lambd: Any) -> Array:
 
 def log_sigmoid_forward(self: Array) -> tuple[Array, None]:
     """The second output is a buffer of CANN's own for the gradient, which takes the input again."""
-    return -np.logaddexp(0, -self), None
+    return log_sigmoid(self), None
+
+
+def log_sigmoid(self: Array) -> Array:
+    return -np.logaddexp(0, -self)
 
 
 def log_sigmoid_backward(grad: Array, self: Array, _buffer: Array | None) -> Array:
@@ -285,6 +305,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "is_finite": np.isfinite,
     "is_inf": np.isinf,
     "is_neg_inf": np.isneginf,
+    "is_pos_inf": np.isposinf,
     "le": np.less_equal,
     "left_shift": np.left_shift,
     "log": np.log,
@@ -309,6 +330,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "remainder": np.remainder,
     "rsqrt": lambda self: 1 / np.sqrt(self),
     "sign": np.sign,
+    "signbit": np.signbit,
     "sin": np.sin,
     "sinc": np.sinc,
     "sinh": np.sinh,

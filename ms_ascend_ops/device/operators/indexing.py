@@ -170,9 +170,10 @@ def unique(self: Array, _sorted: bool, inverse: bool) -> tuple[Array, Array | No
     return values, places.reshape(self.shape) if inverse else None
 
 
-def unique_2(self: Array, _sorted: bool, _inverse: bool, _counts: bool) -> tuple[Array, Array, Array]:
+def unique_2(self: Array, _sorted: bool, inverse: bool, counted: bool) -> tuple[Array, Array, Array]:
+    """What is not asked for is empty: it has no memory."""
     values, places, counts = np.unique(self, return_inverse=True, return_counts=True)
-    return values, places.reshape(self.shape), counts
+    return values, places.reshape(self.shape) if inverse else places[:0], counts if counted else counts[:0]
 
 
 def unique_dim(self: Array, _sorted: bool, _inverse: bool, dim: int) -> tuple[Array, Array, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.device.operators.memory import Array
+from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 
 def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
@@ -116,8 +116,13 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
+    *,
+    outputs: list[Tensor],
 ) -> tuple[Array | None, ...]:
-    """New running mean and variance, y, and the mean and 1 / deviation that the gradient takes."""
+    """New running mean and variance, y, and the mean and 1 / deviation that the gradient takes.
+
+    Without training PyTorch passes empty tensors for these two, which stay so.
+    """
     if training or running_mean is None or running_var is None:
         unit, mean, rstd = _normalized(x, _channels(x), eps)
         mean, rstd = mean.reshape(-1), rstd.reshape(-1)
@@ -131,7 +136,12 @@ def batch_norm(
         mean, rstd = running_mean, 1 / np.sqrt(running_var + np.float32(eps))
         unit = (x - _shaped(mean, x)) * _shaped(rstd, x)
     y = unit if weight is None else unit * _shaped(weight, x)
-    return running_mean, running_var, y if bias is None else y + _shaped(bias, x), mean, rstd
+    y = y if bias is None else y + _shaped(bias, x)
+    kept = [
+        None if output is None or not np.prod(output.shape) else one
+        for output, one in zip(outputs[-2:], (mean, rstd), strict=True)
+    ]
+    return running_mean, running_var, y, *kept
 
 
 def batch_norm_backward(

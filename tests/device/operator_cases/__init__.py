@@ -12,7 +12,7 @@ from tests.device.calls import Memory, bits, values_of
 
 __all__ = ["MODULES", "Draw", "all_cases", "families", "gradients"]
 
-MODULES = ("attention", "elementwise", "losses", "networks", "reductions", "tensors")
+MODULES = ("attention", "elementwise", "lists", "losses", "networks", "reductions", "tensors")
 _STEP = 1e-6
 
 

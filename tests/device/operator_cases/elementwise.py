@@ -44,16 +44,16 @@ _ANY = {
     "Abs": np.abs, "Asinh": np.arcsinh, "Atan": np.arctan, "Ceil": np.ceil, "Cos": np.cos, "Cosh": np.cosh, "Erf": _erf,
     "Erfc": _erfc, "Exp": np.exp, "Exp2": np.exp2, "Expm1": np.expm1, "Floor": np.floor, "Frac": lambda x: np.fmod(x, 1),
     "Gelu": _gelu_tanh, "Hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6, "Hardswish": _hardswish,
-    "IsFinite": np.isfinite, "IsInf": np.isinf, "IsNegInf": np.isneginf, "Mish": lambda x: x * np.tanh(_softplus(x, 1)),
+    "IsFinite": np.isfinite, "IsInf": np.isinf, "IsNegInf": np.isneginf, "IsPosInf": np.isposinf,
+    "LogSigmoid": lambda x: np.log(_sigmoid(x)), "Mish": lambda x: x * np.tanh(_softplus(x, 1)),
     "Neg": lambda x: -x, "Reciprocal": lambda x: 1 / x, "Relu": lambda x: x * (x > 0), "Selu": _selu,
-    "Sigmoid": _sigmoid, "Sign": np.sign, "Silu": lambda x: x * _sigmoid(x), "Sin": np.sin,
+    "Round": np.rint, "Sigmoid": _sigmoid, "Sign": np.sign, "Signbit": lambda x: x < 0, "Silu": lambda x: x * _sigmoid(x), "Sin": np.sin,
     "Sinc": lambda x: np.sin(np.pi * x) / (np.pi * x), "Sinh": np.sinh, "Tan": np.tan, "Tanh": np.tanh, "Trunc": np.trunc,
 }  # fmt: skip
 _POSITIVE = {
     "Log": np.log, "Log10": np.log10, "Log1p": np.log1p, "Log2": np.log2, "Rsqrt": lambda x: x**-0.5, "Sqrt": np.sqrt,
 }  # fmt: skip
 _WITHIN_ONE = {"Acos": np.arccos, "Asin": np.arcsin, "Atanh": np.arctanh}
-_INPLACE = ("Exp", "Floor", "Log", "Relu", "Sigmoid", "Tanh")
 _COMPARISONS = {"Eq": np.equal, "Ne": np.not_equal, "Ge": np.greater_equal, "Gt": np.greater, "Le": np.less_equal}
 _COMPARISONS["Lt"] = np.less
 _BITS = {"And": np.bitwise_and, "Or": np.bitwise_or, "Xor": np.bitwise_xor}
@@ -71,7 +71,6 @@ def _unary():
     }
     cases["Acosh"] = lambda draw: ([x := draw(*SHAPE, low=1.1, high=4)], [np.arccosh(x)])
     cases["Erfinv"] = _erfinv
-    cases |= {f"Inplace{name}": cases[name] for name in (*_INPLACE, "Erfinv")}
     return cases
 
 
@@ -130,56 +129,28 @@ def _binary():
         "LogicalAnd": case(lambda x, y: (x != 0) & (y != 0)),
         "LogicalOr": case(lambda x, y: (x != 0) | (y != 0)),
         "LogicalXor": case(lambda x, y: (x != 0) ^ (y != 0)),
-        "LogicalNot": lambda draw: ([x := draw.booleans(*SHAPE)], [x == False]),  # noqa: E712
         "Gcd": lambda draw: ([x := draw.integers(60, 4, low=1), y := draw.integers(60, 4, low=1)], [_each(math.gcd)(x, y)]),
         "LeftShift": lambda draw: ([x := draw.integers(9, 4), y := draw.integers(5, 4)], [x * 2**y]),
         "BitwiseNot": lambda draw: ([x := draw.integers(9, 4)], [-1 - x]),
     }  # fmt: skip
-    for name in (
-        "Div",
-        "Mul",
-        "FloorDivide",
-        "RemainderTensorTensor",
-        "Divs",
-        "Muls",
-        "FloorDivides",
-        "RemainderTensorScalar",
-    ):
-        cases[f"Inplace{name}"] = cases[name]
+    cases["LogicalNot"] = _logical_not
     for name, sign in (("Add", 1), ("Sub", -1)):
-        for prefix in ("", "Inplace"):
-            cases[prefix + name] = lambda draw, s=sign: (
-                [x := draw(2, 3, 5), y := draw(3, 1), Scalar(1.5)],
-                [x + s * 1.5 * y],
-            )
-            cases[f"{prefix}{name}s"] = lambda draw, s=sign: (
-                [x := draw(*SHAPE), Scalar(0.75), Scalar(1.5)],
-                [x + s * 1.5 * 0.75],
-            )
-    for mode, function in enumerate((lambda q: q, np.trunc, np.floor)):
-        if mode == 1:
-            for prefix in ("", "Inplace"):
-                cases[f"{prefix}DivMod"] = lambda draw, f=function: (
-                    [x := draw(2, 3, 5), y := draw(3, 1), 1],
-                    [f(x / y)],
-                )
-                cases[f"{prefix}DivMods"] = lambda draw, f=function: (
-                    [x := draw(*SHAPE), Scalar(0.75), 1],
-                    [f(x / 0.75)],
-                )
+        cases[name] = lambda draw, s=sign: ([x := draw(2, 3, 5), y := draw(3, 1), Scalar(1.5)], [x + s * 1.5 * y])
+        cases[f"{name}s"] = lambda draw, s=sign: ([x := draw(*SHAPE), Scalar(0.75), Scalar(1.5)], [x + s * 1.5 * 0.75])
+    cases["Rsub"] = lambda draw: ([x := draw(2, 3, 5), y := draw(3, 1), Scalar(1.5)], [y - 1.5 * x])
+    cases["Rsubs"] = lambda draw: ([x := draw(*SHAPE), Scalar(0.75), Scalar(1.5)], [0.75 - 1.5 * x])
+    cases["AddRelu"] = lambda draw: ([x := draw(2, 3, 5), y := draw(3, 1), Scalar(1.5)], [np.clip(x + 1.5 * y, 0, 99)])
+    cases["DivMod"] = lambda draw: ([x := draw(2, 3, 5), y := draw(3, 1), 1], [np.trunc(x / y)])
+    cases["DivMods"] = lambda draw: ([x := draw(*SHAPE), Scalar(0.75), 1], [np.trunc(x / 0.75)])
     for name, function in _COMPARISONS.items():
         cases[f"{name}Tensor"] = lambda draw, f=function: (
             [x := np.round(draw(4, 6)), y := np.round(draw(6))],
             [f(x, y)],
         )
-    for name in ("Eq", "Ne", "Ge", "Lt"):
-        cases[f"{name}Scalar"] = lambda draw, f=_COMPARISONS[name]: (
-            [x := np.round(draw(4, 6)), Scalar(1.0)],
-            [f(x, 1)],
-        )
+        cases[f"{name}Scalar"] = lambda draw, f=function: ([x := np.round(draw(4, 6)), Scalar(1.0)], [f(x, 1)])
     for name, function in _BITS.items():
         cases[f"Bitwise{name}Tensor"] = lambda draw, f=function: (
-            [x := draw.integers(99, 4, 1), y := draw.integers(99, 3)],
+            [x := draw.integers(99, 4, 3), y := draw.integers(99, 3)],
             [f(x, y)],
         )
         cases[f"Bitwise{name}Scalar"] = lambda draw, f=function: (
@@ -187,6 +158,11 @@ def _binary():
             [f(x, 37)],
         )
     return cases
+
+
+def _logical_not(draw):
+    x = draw.booleans(*SHAPE)
+    return [x], [x == False]  # noqa: E712
 
 
 def _polar(length, angle):
@@ -231,7 +207,10 @@ def _several():
         "SelectV2": where,
         "Clamp": clip,
         "Hardtanh": clip,
-        "InplaceHardtanh": clip,
+        "Celu": lambda draw: ([x := draw(*SHAPE), Scalar(1.5)], [_elu(x, 1.5, 1, 1 / 1.5)]),
+        "ClampMax": lambda draw: ([x := draw(*SHAPE), Scalar(0.5)], [np.where(x > 0.5, 0.5, x)]),
+        "ClampMaxTensor": lambda draw: ([x := draw(*SHAPE), y := draw(5)], [np.where(x > y, y, x)]),
+        "ClampMinTensor": lambda draw: ([x := draw(*SHAPE), y := draw(5)], [np.where(x < y, y, x)]),
         "ClampMin": lambda draw: ([x := draw(*SHAPE), Scalar(0.5)], [np.where(x < 0.5, 0.5, x)]),
         "ClampTensor": lambda draw: ([x := draw(3, 5), y := draw(5) - 1, z := y + 1.5], [np.minimum(np.maximum(x, y), z)]),
         "Equal": lambda draw: ([x := draw(*SHAPE), x.copy()], [np.array([True])]),
@@ -240,16 +219,14 @@ def _several():
         "RoundDecimals": lambda draw: ([x := draw(*SHAPE, low=-50, high=50), 0], [np.rint(x)]),
         "GeluV2": lambda draw: ([x := draw(*SHAPE), 0], [_gelu(x)]),
         "Threshold": threshold,
-        "InplaceThreshold": threshold,
         "LeakyRelu": lambda draw: ([x := draw(*SHAPE), Scalar(0.25)], [np.maximum(x, 0) + 0.25 * np.minimum(x, 0)]),
-        "Elu": (elu := lambda draw: ([x := draw(*SHAPE), Scalar(1.25), Scalar(1.5), Scalar(0.75)], [_elu(x)])),
-        "InplaceElu": elu,
+        "Elu": lambda draw: ([x := draw(*SHAPE), Scalar(1.25), Scalar(1.5), Scalar(0.75)], [_elu(x)]),
         "Softplus": lambda draw: ([x := draw(*SHAPE), Scalar(1.5), Scalar(20.0)], [_softplus(x)]),
         "Hardshrink": lambda draw: ([x := draw(*SHAPE), Scalar(0.5)], [x * (abs(x) > 0.5)]),
         "Softshrink": lambda draw: ([x := draw(*SHAPE), Scalar(0.5)], [x - np.clip(x, -0.5, 0.5)]),
         "LogSigmoidForward": lambda draw: ([x := draw(*SHAPE)], [np.log(_sigmoid(x)), None]),
         "Prelu": prelu,
-        "InplaceCopy": lambda draw: ([draw(2, 5), x := draw(5)], [np.stack([x, x])]),
+        "Copy": lambda draw: ([draw(2, 5), x := draw(5)], [np.stack([x, x])]),
         "Cast": lambda draw: ([x := draw(*SHAPE, low=-50, high=50)], [np.trunc(x).astype(np.int32)]),
     }  # fmt: skip
 
@@ -297,4 +274,7 @@ def _gradient_cases():
     }
 
 
-CASES = {f"aclnn{name}": case for name, case in (_unary() | _binary() | _several() | _gradient_cases()).items()}
+_FORWARD = _unary() | _binary() | _several()
+# A function that changes its first tensor has the same inputs.
+_NAMED = _FORWARD | {f"Inplace{name}": case for name, case in _FORWARD.items()} | _gradient_cases()
+CASES = {f"aclnn{name}": case for name, case in _NAMED.items()}

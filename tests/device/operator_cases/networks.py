@@ -326,14 +326,14 @@ def _resized(x, kind, corners, size):
 _SIZES = ((5, 7, 4), (4, 3, 5))
 
 
-def _upsample(kind, rank, backward=False):
+def _upsample(kind, rank, backward=False, scaled=False):
     new, old = ([*size[:rank]] for size in _SIZES)
     corners = [] if kind == "nearest" else [True]
 
     def made(draw):
         x = draw(1, 2, *old)
         # The forward functions of one and two dimensions take no scales for the nearest.
-        scales = [0.0] * rank if backward or kind != "nearest" or rank == 3 else []
+        scales = [0.0] * rank if backward or scaled or kind != "nearest" or rank == 3 else []
         if not backward:
             return [x, new, *corners, *scales], [_resized(x, kind, True, new)]
         dy = draw(1, 2, *new)
@@ -365,7 +365,7 @@ def _grid_backward(draw):
     return [dy, x, grid, *more, [1, 1]], gradients(_looked_up, [x, grid], dy)
 
 
-_UPSAMPLED = {
+_UPSAMPLED = {f"UpsampleNearest{rank}dV2": _upsample("nearest", rank, scaled=True) for rank in (1, 2)} | {
     f"Upsample{name}{suffix}": _upsample(kind, rank, bool(suffix))
     for name, kind, rank, back in (
         ("Bicubic2d", "cubic", 2, "Backward"),

@@ -104,6 +104,11 @@ def _index_fill(draw):
     return [x, 1, [1, 4], Scalar(2.5)], [y]
 
 
+def _index_fill_by_tensor(draw):
+    (x, dim, index, value), outputs = _index_fill(draw)
+    return [x, dim, np.array(index), value], outputs
+
+
 def _index_put(draw):
     x, index, values = draw(*MATRIX), np.array([2, 0, 2]), draw(3, 5)
     y = x.copy()
@@ -238,6 +243,7 @@ _CASES = {
     "GatherNd": _gather_nd,
     "Index": lambda draw: ([x := draw(3, 4), [np.zeros(0, np.int64), np.array([3, 1])]], [np.stack([x[:, 3], x[:, 1]], 1)]),
     "IndexAdd": _index_add,
+    "IndexFill": _index_fill_by_tensor,
     "IndexFillTensor": _index_fill,
     "IndexPutImpl": _index_put,
     "IndexSelect": lambda draw: ([x := draw(3, 4), 1, np.array([2, 2, 0])], [np.stack([x[:, 2], x[:, 2], x[:, 0]], 1)]),
@@ -245,6 +251,7 @@ _CASES = {
     "InplaceFillScalar": _fills([Scalar(1.5)]),
     "InplaceFillTensor": _fills([np.array([1.5])]),
     "InplaceIndexCopy": _index_copy,
+    "InplaceIndexFill": _index_fill_by_tensor,
     "InplaceIndexFillTensor": _index_fill,
     "InplaceMaskedFillScalar": lambda draw: ([x := draw(3, 4), m := draw.booleans(4), Scalar(1.5)], [x * ~m + 1.5 * m]),
     "InplaceMaskedFillTensor": lambda draw: ([x := draw(3, 4), m := draw.booleans(4), np.array(1.5)], [x * ~m + 1.5 * m]),
