@@ -14,7 +14,8 @@ Commands:
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
-            MindFormers), in environments of their own in build, which are made; arguments go to pytest
+            torch_npu, on the emulated device; MindFormers), in environments of their own in build, which are made;
+            arguments go to pytest
             test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
@@ -442,8 +443,9 @@ clients() {
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
     local files
-    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -v '^tests/mindformers/')
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -v '^tests/\(mindformers\|torch_npu\)/')
     run_pytest -m clients "${files[@]}" "$@"
+    clients_torch_npu "$@"
     clients_mindformers "$@"
 }
 
@@ -464,6 +466,22 @@ other_mindspore() {
     logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
         "mindspore==$version"
     run_pytest -rs tests "${@:2}"
+}
+
+# torch_npu wants PyTorch of its own version, which comes with libraries of CUDA; its other requirements are PyTorch's. It
+# runs on the emulated device.
+clients_torch_npu() {
+    local environment="$PWD/build/clients-torch-npu"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart env -u VIRTUAL_ENV python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing torch_npu and what it needs into $environment; the first time this takes some minutes."
+    logged torch_npu_install python -m pip install --no-build-isolation --editable ".[test]" "torch==2.7.1" \
+        "transformers==4.57.1" "ml_dtypes<0.6" "numpy<2"
+    logged torch_npu_install python -m pip install --no-deps "torch-npu==2.7.1"
+    python -m ms_ascend_ops emulate -m pytest -n 0 -m clients tests/torch_npu "$@"
 }
 
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is

@@ -5,7 +5,7 @@ attributes and outputs in the order of the definition, and prepares a launch; `a
 used of CANN's own functions and values stands in `FUNCTIONS` and `VALUES`, which `build.sh check-cann` compares with
 CANN's headers.
 
-None of this has run on an NPU.
+It has run on the emulated device, not on an NPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operators on tensors of torch_npu, through the aclnn functions of the CANN package (`ms_ascend_ops.aclnn`).
 
 Of torch_npu is used: the device and its memory through PyTorch, the name of the chip, the layout of a tensor, and the
-current stream. None of this has run on an NPU.
+current stream. It has run on the emulated device (tests/torch_npu), not on an NPU.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def _without_gradient(operator: Operator) -> Callable[..., Any]:
     name = operator.signature.name
 
     def autograd(keyset: Any, *arguments: Any) -> Any:
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments):
             raise RuntimeError(f"{name}: it has no gradient; call it under torch.no_grad(), or detach its tensors")
         with torch._C._AutoDispatchBelowAutograd():
             return _overload(operator).redispatch(keyset & torch._C._after_autograd_keyset, *arguments)

@@ -15,8 +15,10 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.report import Difference, Entry, Report
+from ms_ascend_ops.torch import npu
 from ms_ascend_ops.torch.graphs import changes_inputs, place, read
 from ms_ascend_ops.torch.registration import NAMESPACE
+from ms_ascend_ops.torch.versions import own_compiled_code
 
 __all__ = ["optimize"]
 
@@ -47,7 +49,7 @@ def optimize(
     operators, too.
 
     Args:
-        model: the network, on a CPU.
+        model: the network, on a CPU or an NPU of torch_npu.
         example_inputs: positional arguments of the model as a tuple or list, or arguments by name. The model runs on
             them before and after, in evaluation mode; beyond the tolerance everything is put back.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
@@ -89,7 +91,7 @@ def optimize(
         substitution = _Backend(report, level, patterns, backend)
         # Sizes that change become symbols; numbers of the network stay numbers, as the patterns need them.
         # Compiled code of other models of the same classes, which Dynamo keeps with the code, does not count.
-        model.compile(backend=substitution, isolate_recompiles=True, recompile_limit=_RECOMPILE_LIMIT)
+        model.compile(backend=substitution, **own_compiled_code(_RECOMPILE_LIMIT))
         report.undo.append(lambda: setattr(model, "_compiled_call_impl", None))
         try:
             # A size that another model of the class had does not make this one's a symbol.
@@ -184,8 +186,8 @@ def _blocked(found: Found, order: Mapping[fx.Node, int], changes: Sequence[int])
     if any(begin <= i <= last for i in changes):
         return "a tensor may be changed in place within it"
     values = [node.meta.get("example_value") for node in inputs[: len(found.inputs)]]
-    if any(not isinstance(value, Tensor) or value.device.type != "cpu" for value in values):
-        return "the kernels run on CPU tensors"
+    if any(not isinstance(value, Tensor) or value.device.type not in ("cpu", npu.DEVICE) for value in values):
+        return "the kernels run on tensors of a CPU or of torch_npu"
     if any(values[i].requires_grad for i in found.fused.constant):
         return "a gradient goes through its tables, and the operator gives another one"
     return ""

@@ -178,6 +178,18 @@ def test_gradients_that_are_not_finite(value):
     np.testing.assert_array_equal(grads[0], np.full(3, 0.5, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("tracker", "found", "scale", "expected"),
+    [(2, 0, 8, (8, 3)), (4, 0, 8, (16, 0)), (2, 1, 8, (4, 0)), (4, 0, 3e38, (3e38, 0))],
+    ids=["as it is", "grown", "backed off", "no more than finite"],
+)
+def test_loss_scale(tracker, found, scale, expected):
+    made = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    given = np.array([scale], np.float32), np.array([tracker], np.int32), np.array([found], np.float32)
+    execute("aclnnAmpUpdateScale", *given, 2.0, 0.5, 5, *made)
+    assert (made[0][0], made[1][0]) == (np.float32(expected[0]), expected[1])
+
+
 def test_qr():
     x, q, r = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32), np.zeros((4, 3)), np.zeros((3, 3))
     execute("aclnnLinalgQr", x, 0, q, r)

@@ -3,6 +3,8 @@
  */
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -78,6 +80,9 @@ std::string CompileOption(int32_t option)
     const auto found = compileOptions.find(option);
     return found == compileOptions.end() ? std::string() : found->second;
 }
+
+// aclCannAttr: infinity and NaN as IEEE 754 has them, bfloat16, and compilation of operators, which this chip has all.
+constexpr std::array<int32_t, 3> CANN_ATTRIBUTES{0, 1, 2};
 
 std::atomic<int32_t> saturation{1};
 
@@ -201,20 +206,24 @@ ACL_API aclError aclrtGetVersion(int32_t* major, int32_t* minor, int32_t* patch)
     return SUCCESS;
 }
 
-ACL_API aclError aclGetCannAttributeList(const char*** attributes, size_t* count)
+ACL_API aclError aclGetCannAttributeList(const int32_t** attributes, size_t* count)
 {
-    static const char* none = nullptr;
     RETURN_IF_ERROR(CheckPointer("aclGetCannAttributeList", "cannAttrList", attributes));
     RETURN_IF_ERROR(CheckPointer("aclGetCannAttributeList", "num", count));
-    *attributes = &none;
-    *count = 0;
+    *attributes = CANN_ATTRIBUTES.data();
+    *count = CANN_ATTRIBUTES.size();
     return SUCCESS;
 }
 
-ACL_API aclError aclGetCannAttribute(int32_t, int32_t* value)
+ACL_API aclError aclGetCannAttribute(int32_t attribute, int32_t* value)
 {
     RETURN_IF_ERROR(CheckPointer("aclGetCannAttribute", "value", value));
-    *value = 0;
+    const auto* const end = CANN_ATTRIBUTES.end();
+    if (std::find(CANN_ATTRIBUTES.begin(), end, attribute) == end) {
+        return Fail(INVALID_PARAM,
+                    "aclGetCannAttribute: cannAttr must be from 0 to 2, got " + std::to_string(attribute));
+    }
+    *value = 1;
     return SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, as optimizers of PyTorch call them: one of a single tensor for each of a list."""
+"""Operators on lists of tensors, as optimizers of PyTorch call them, and the loss scale of its mixed precision."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def non_finite_check_and_unscale(grads: list[Array], found_inf: Array, scale: Ar
     """Gradients times `scale`, and 1 in `found_inf` where one of them is infinite or NaN."""
     is_found = any(not np.isfinite(grad).all() for grad in grads)
     return [grad * scale for grad in grads], np.ones_like(found_inf) if is_found else found_inf
+
+
+def amp_update_scale(
+    scale: Array, tracker: Array, found_inf: Array, growth: float, backoff: float, interval: int
+) -> tuple[Array, Array]:
+    """The loss scale of the next step, and for how many steps gradients have been finite."""
+    if found_inf.any():
+        return scale * backoff, np.zeros_like(tracker)
+    if int(tracker.reshape(-1)[0]) + 1 < interval:
+        return scale, tracker + 1
+    grown = scale * growth
+    return grown if np.isfinite(grown).all() else scale, np.zeros_like(tracker)
 
 
 _SINGLE: dict[str, Callable[..., Any]] = {

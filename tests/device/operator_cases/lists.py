@@ -1,4 +1,4 @@
-"""Operators on lists of tensors: what the operator of one tensor gives, for each of them."""
+"""Operators on lists of tensors: what the operator of one tensor gives, for each of them; and the loss scale."""
 
 import numpy as np
 
@@ -76,4 +76,9 @@ def _unscale(draw):
     return [grads, found, scale], [[0.25 * grad for grad in grads], found]
 
 
-CASES = {f"aclnnForeach{name}": case for name, case in _cases().items()}
+def _loss_scale(draw):
+    scale, tracker, found = np.array([8], np.float32), np.array([4], np.int32), np.zeros(1, np.float32)
+    return [scale, tracker, found, 2.0, 0.5, 5], [np.array([16], np.float32), np.array([0], np.int32)]
+
+
+CASES = {f"aclnnForeach{name}": case for name, case in _cases().items()} | {"aclnnAmpUpdateScale": _loss_scale}

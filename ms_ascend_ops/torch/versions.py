@@ -1,0 +1,19 @@
+"""What differs between the versions of PyTorch, from 2.6 on."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+__all__ = ["own_compiled_code"]
+
+
+def own_compiled_code(limit: int) -> dict[str, Any]:
+    """Arguments of `torch.compile` by which a model has compiled code of its own, for up to `limit` kinds of inputs.
+
+    Before PyTorch 2.13 there are none: models of one class share Dynamo's limit, and behind it run as they are.
+    """
+    options = {"isolate_recompiles": True, "recompile_limit": limit}
+    return options if options.keys() <= inspect.signature(torch.compile).parameters.keys() else {}
