@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# `build.sh cross-test aarch64`, which reads this file: the library compiled here, and its tests run by qemu on the machine
-# that machine.sh makes. `--compile`: only compile. Without a selection the tests are those of the vector unit on a CPU of
-# each of its levels (kernels/host/simd/vector_unit_select.cpp), then one case of each kernel on the best CPU that is emulated.
+# `build.sh cross-test aarch64`, which reads this file: the library and its checked build compiled here, and their tests run by
+# qemu on the machine that machine.sh makes. `--compile`: only compile. `--all`: every case of the vector units, of the kernels
+# and of the checked build. Other arguments go to pytest, in place of these tests.
 
 cross_test() {
-    local architecture="${1:-}" build="$PWD/build/aarch64" machine python cpu
+    local architecture="${1:-}" build="$PWD/build/aarch64" machine
     if [ "$architecture" != aarch64 ]; then
         echo "build.sh: cross-test is for aarch64, got '$architecture'; see build.sh --help" >&2
         return 2
@@ -13,38 +13,61 @@ cross_test() {
     machine="$build/machine"
     bash tests/aarch64/machine.sh "$machine"
     install_build_requirements
-    cross_compile "$build" "$machine"
-    if [ "${1:-}" = --compile ]; then
-        return
-    fi
-    copy_package "$build"
-    export MS_ASCEND_OPS_HOST_CALLS PYTHONPATH="$PWD:$machine/site"
-    MS_ASCEND_OPS_HOST_CALLS="$(ls "$build"/host_calls*.so)"
-    run() {
-        "$machine/python" -m pytest -q -p no:cacheprovider -m "not slow" "$@"
-    }
-    if [ $# -gt 0 ]; then
-        run "$@"
-        return
-    fi
-    for cpu in cortex-a57 cortex-a76 max; do
-        echo "The vector unit on an emulated $cpu:"
-        QEMU_CPU="$cpu" run --cases paths tests/aarch64 tests/kernels/host
-    done
-    echo "Kernels, and a language model:"
-    run --cases paths tests/kernels/test_*.py tests/llm/test_network.py
+    cross_compile "$build"
+    MS_ASCEND_OPS_PYTHON_MODULE="$(ls "$build"/_C*.so)" cross_compile "$build-check" -DMS_ASCEND_OPS_OBSERVER=checked
+    case "${1:-}" in
+        --compile) ;;
+        "" | --all) cross_tests "$@" ;;
+        *) on_the_machine "$build" "$@" ;;
+    esac
 }
 
 cross_compile() {
-    local build="$1" machine="$2" python
-    python="$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+    local folder="$1"
+    shift
+    mkdir -p "$folder"
     (
         flock 9
-        cmake -S . -B "$build" "-DCMAKE_TOOLCHAIN_FILE=$machine/toolchain.cmake" -DMS_ASCEND_OPS_PORTABLE=ON \
-            -DMS_ASCEND_OPS_TEST_BUILD=ON -DMS_ASCEND_OPS_UNITY=2 "-DPython_EXECUTABLE=$(command -v python)" \
-            "-DPython_INCLUDE_DIR=$machine/system/usr/include/python$python" \
-            "-DCMAKE_CXX_FLAGS=-idirafter $machine/system/usr/include" \
-            "-DPYTHON_MODULE_EXTENSION=.cpython-${python/./}-aarch64-linux-gnu.so" -DPYTHON_MODULE_DEBUG_POSTFIX=
-        cmake --build "$build" --parallel 2 9>&-
-    ) 9> "$build/lock"
+        cmake -S . -B "$folder" "-DCMAKE_TOOLCHAIN_FILE=$machine/toolchain.cmake" -DMS_ASCEND_OPS_PORTABLE=ON \
+            -DMS_ASCEND_OPS_TEST_BUILD=ON -DMS_ASCEND_OPS_UNITY=2 "-DPython_EXECUTABLE=$(command -v python)" "$@"
+        cmake --build "$folder" --parallel 2 9>&-
+    ) 9> "$folder/lock"
+}
+
+# pytest by qemu, in a copy of the package with what was built in a folder.
+on_the_machine() (
+    copy_package "$1" > /dev/null
+    export MS_ASCEND_OPS_HOST_CALLS PYTHONPATH="$PWD:$machine/site"
+    MS_ASCEND_OPS_HOST_CALLS="$(ls "$build"/host_calls*.so)"
+    "$machine/python" -m pytest -q -p no:cacheprovider -m "not slow" -n 2 "${@:2}"
+)
+
+# All parts, also behind one that fails. Without --all one case of each test, of the kernels those against a reference.
+cross_tests() {
+    local number=0 failed=() cpu sample=(--cases one) step=(-k "test_prompt and llama or test_weights_that_stay and float32")
+    local units=(tests/kernels/host/test_{accuracy,arithmetic,cast,packed_dots,products,row_programs}.py)
+    local kernels=(-m "cover and not slow") checked=(tests/kernels/test_{add_rms_norm,matmul,flash_attention,weight_quant_matmul}.py)
+    if [ "${1:-}" = --all ]; then
+        sample=(--cases paths) step=() units=(tests/kernels/host) kernels=() checked=(tests/kernels/test_*.py)
+    fi
+    for cpu in cortex-a57 cortex-a76; do
+        QEMU_CPU="$cpu" part "the vector unit of a $cpu" "$build" "${sample[@]}" tests/aarch64 "${units[@]}"
+    done
+    part "the best vector unit, compiled loops, random programs" "$build" "${sample[@]}" tests/aarch64 tests/kernels/host
+    part "kernels on NumPy arrays" "$build" "${sample[@]}" "${kernels[@]}" tests/kernels/test_*.py
+    part "a language model without MindSpore" "$build" "${step[@]}" tests/llm/test_network.py
+    part "kernels on the checked build" "$build-check" "${sample[@]}" "${kernels[@]}" "${checked[@]}"
+    if [ "${#failed[@]}" != 0 ]; then
+        printf 'cross-test: failed: %s\n' "${failed[@]}" >&2
+        return 1
+    fi
+}
+
+PARTS=6
+part() {
+    local label="$1" began=$SECONDS
+    number=$((number + 1))
+    echo "[$number/$PARTS] $label"
+    on_the_machine "${@:2}" || failed+=("$label")
+    echo "[$number/$PARTS] $((SECONDS - began)) s, $SECONDS s in all"
 }
