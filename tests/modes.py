@@ -75,8 +75,8 @@ def run(mode, function, tensors, *arguments):
 @contextmanager
 def synchronous():
     """PyNative without the threads that run behind Python, which wait busily: with fewer CPUs than threads most of the
-    time of a network goes there. Each operator is tested with them (tests/ops). The mode that a benchmark leaves behind
-    ends here, too.
+    time of a network goes there. Each operator is tested with them (tests/ops/test_not_worse_than_stock.py). The mode
+    that a benchmark leaves behind ends here, too.
     """
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
     try:
