@@ -1,8 +1,8 @@
 """The ways MindSpore runs a function."""
 
 from contextlib import contextmanager
+from itertools import accumulate, cycle, islice, product
 from itertools import combinations as two_of
-from itertools import cycle, islice, product
 
 import mindspore as ms
 from mindspore import nn
@@ -20,6 +20,22 @@ class Caller(nn.Cell):
 
     def construct(self, *tensors):
         return self.function(*tensors, *self.arguments)
+
+
+class Together(nn.Cell):
+    """Several functions or cells as one network, each with inputs of its own: a graph takes longer than its nodes."""
+
+    def __init__(self, parts, counts=None):
+        super().__init__()
+        self.parts = nn.CellList([part if isinstance(part, nn.Cell) else Caller(part) for part in parts])
+        ends = list(accumulate(counts or [1] * len(self.parts)))
+        self.slices = tuple(zip([0, *ends[:-1]], ends, strict=True))
+
+    def construct(self, *tensors):
+        results = ()
+        for i in range(len(self.slices)):
+            results += (self.parts[i](*tensors[self.slices[i][0] : self.slices[i][1]]),)
+        return results
 
 
 def combinations(*parameters):
@@ -52,6 +68,11 @@ def _two_of(row):
 def few_modes(case, cases):
     """PyNative, and one of the modes that compile: in turn, so that the cases have them all."""
     return MODES[0], MODES[1 + list(cases).index(case) % 2]
+
+
+def modes_of_a_layer(case, cases):
+    """PyNative, and of the first two cases a mode that compiles: the layer that takes a case's place is that of all."""
+    return few_modes(case, cases) if case in list(cases)[:2] else MODES[:1]
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
+from tests.modes import Together
 from tests.tensors import numpy, tensor
 
 # Spelling, pattern and operator.
@@ -63,23 +64,9 @@ def fused_in(path):
     ]
 
 
-class Cells(nn.Cell):
-    """Each has an input of its own, as MindSpore computes once what is the same; and one graph is for all."""
-
-    def __init__(self, kinds):
-        super().__init__()
-        self.parts = nn.CellList([kind() for kind in kinds])
-
-    def construct(self, *inputs):
-        results = ()
-        for i in range(len(self.parts)):
-            results += (self.parts[i](inputs[i]),)
-        return results
-
-
 def test_spellings(x, tmp_path):
     kinds, patterns, operators = zip(*FUSED, strict=True)
-    net, count = Cells(kinds), len(kinds)
+    net, count = Together([kind() for kind in kinds]), len(kinds)
     stock = export_mindir(net, *[x] * count, path=tmp_path / "stock", dynamic=dict.fromkeys(range(count), (0, 1)))
     report = optimize_mindir(stock, tmp_path / "fused.mindir")
     found = [(e.pattern, e.engine, e.replaced) for e in report.entries]
@@ -98,7 +85,7 @@ def test_spellings(x, tmp_path):
 
 def test_recognised_but_left(x, tmp_path):
     kinds, reasons = zip(*LEFT, strict=True)
-    stock = export_mindir(Cells(kinds), *[x] * len(kinds), path=tmp_path / "stock")
+    stock = export_mindir(Together([kind() for kind in kinds]), *[x] * len(kinds), path=tmp_path / "stock")
     entries = optimize_mindir(stock, tmp_path / "fused.mindir").entries
     assert not any(entry.replaced for entry in entries)
     # In the order of their nodes, which is not that of the cells.

@@ -10,6 +10,7 @@ from ms_ascend_ops.samples.network import flat
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export import spellings
+from tests.modes import Together
 
 HIDDEN, SIZE = 24, 6
 
@@ -40,21 +41,7 @@ class Attention(nn.Cell):
         return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(2, 3)), -1), v)
 
 
-class Layers(nn.Cell):
-    """Some networks, each with an input of its own: names and weights of one do not mix with those of another."""
-
-    def __init__(self, *networks):
-        super().__init__()
-        self.layers = nn.CellList(list(networks))
-
-    def construct(self, *inputs):
-        results = ()
-        for i in range(len(self.layers)):
-            results += (self.layers[i](inputs[i]),)
-        return results
-
-
-def joined_names(count, prefix="layers.{}."):
+def joined_names(count, prefix="parts.{}."):
     """Those of the joined weights of queries, keys and values of so many layers."""
     return ["+".join(f"{prefix.format(i)}{part}_proj.weight" for part in ("q", "k", "v")) for i in range(count)]
 
@@ -99,7 +86,7 @@ class Open(Attention):
 
 
 def test_each_layer_for_itself(tmp_path):
-    names, products = joined(Layers(Attention(), Open()), [draw(2, 5, HIDDEN)] * 2, tmp_path)
+    names, products = joined(Together([Attention(), Open()]), [draw(2, 5, HIDDEN)] * 2, tmp_path)
     assert names == joined_names(2)
     assert products == [6, 2]
 
@@ -147,7 +134,7 @@ class Shared(Attention):
 
 
 def test_layers_that_stay(tmp_path):
-    net = Layers(Tied(), Kept(), Shared(), Attention(bias=True))
+    net = Together([Tied(), Kept(), Shared(), Attention(bias=True)])
     names, products = joined(net, [draw(2, 5, HIDDEN)] * 4, tmp_path)
     assert names == []
     assert products[0] == products[1]
@@ -219,7 +206,7 @@ def test_heads_and_rotary_embedding_by_one_operator(networks, open_axes, tmp_pat
     count = len(networks)
     shapes = [(3 if 0 in open_axes else 2, 1 if 1 in open_axes else 5), (1 if 0 in open_axes else 2, 5)]
     others = [[draw(*shape, HIDDEN)] * count for shape in shapes]
-    net = Layers(*(network() for network in networks))
+    net = Together([network() for network in networks])
     names, products = joined(
         net, [draw(2, 5, HIDDEN)] * count, tmp_path, dict.fromkeys(range(count), open_axes), others
     )
@@ -298,7 +285,7 @@ class OfValues(Turning):
 def test_rotary_embeddings_that_stay(tmp_path):
     """The products become one all the same."""
     rotated = {TwoTables: 2, KeysOnly: 1, AllThree: 3, NoValues: 2, Seen: 2, OfValues: 2}
-    net = Layers(*(kind() for kind in rotated))
+    net = Together([kind() for kind in rotated])
     _, products = joined(net, [draw(2, 5, HIDDEN)] * len(rotated), tmp_path)
     assert products[1] == len(rotated)
     found = rotary_operators(tmp_path / "fused.mindir")

@@ -5,13 +5,14 @@ from collections import Counter
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, mint, nn, ops
+from mindspore import Tensor, mint, ops
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
+from tests.modes import Together
 from tests.tensors import numpy
 
 
@@ -26,14 +27,8 @@ def counts(path):
 def simplified(functions, inputs, tmp_path, dynamic=None, others=()):
     """What a file of some functions has before and after, each with two inputs of its own. It gives what they give."""
 
-    class Net(nn.Cell):
-        def construct(self, *args):
-            results = ()
-            for i in range(len(functions)):
-                results += (functions[i](args[2 * i], args[2 * i + 1]),)
-            return results
-
-    stock = export_mindir(Net(), *inputs * len(functions), path=tmp_path / "stock", dynamic=dynamic or {})
+    net = Together(functions, [2] * len(functions))
+    stock = export_mindir(net, *inputs * len(functions), path=tmp_path / "stock", dynamic=dynamic or {})
     report = optimize_mindir(stock, tmp_path / "simple.mindir", level="O1")
     network = load(tmp_path / "simple.mindir")
     for tensors in (inputs, *others):
