@@ -110,6 +110,15 @@ def test_products(monkeypatch):
     )
 
 
+def test_products_without_mindspore(monkeypatch):
+    """The library tells, as it does beside PyTorch."""
+    only(monkeypatch, "products")
+    monkeypatch.setattr(doctor, "_installed", lambda _: None)
+    check = examined()["products"]
+    assert check.status == "warning"
+    assert check.found.startswith("plain loops, which are slower: no libdnnl.so")
+
+
 def test_loops(monkeypatch):
     only(monkeypatch, "loops")
     check = examined()["loops"]
