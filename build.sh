@@ -237,7 +237,8 @@ host_calls() {
 # seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array; and with
 # the lists of its thread, as MindSpore's compiler takes and gives back a million small pieces for a graph.
 run_pytest() {
-    GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+    MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+        GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 \
         python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 
