@@ -13,7 +13,8 @@ TESTS = Path(__file__).parent
 KERNELS = TESTS / "kernels"
 # PyNative is synchronous there (tests/modes.py), but in tests of what its threads do to our operators: values of all of
 # them, forward and gradient, what is written in place, and `ms_ascend_ops` itself.
-SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "npu", "ops")
+SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "llm/test_finetune.py", "llm/test_mindspore.py",
+               "llm/test_network.py", "npu", "ops")  # fmt: skip
 ASYNCHRONOUS = ("ops/test_kv_cache_update.py", "ops/test_not_worse_than_stock.py")
 
 # The same examples in every run, and no files of their own; random ones are for `build.sh test --thorough`.
