@@ -58,7 +58,7 @@ def emulate(
     """Run SCRIPT, `-m MODULE` or `-c CODE` on an emulated Ascend device.
 
     What follows SCRIPT, MODULE or CODE are its own arguments. The program is run unchanged, by MindSpore's own Ascend
-    backend.
+    backend or by torch_npu.
     """
     from ms_ascend_ops.device.environment import Settings, environment, other_cann, parse_bytes
 
