@@ -76,7 +76,7 @@ REGISTER_CUSTOM_OP("{signature.cann_type}")
 def _attribute(attribute: AttributeSpec) -> str:
     """The entry of the plugin's table: a choice is the index of its text, by its old names, too."""
     indices = {choice: index for index, choice in enumerate(attribute.choices)}
-    preset = indices.get(attribute.default, attribute.default)
+    preset = indices[attribute.default] if isinstance(attribute.default, str) else attribute.default
     texts = {**indices, **{old: indices[new] for old, new in attribute.renamed}}
     choices = ", ".join(f"{{{cpp.quote(text)}, {index}}}" for text, index in texts.items())
     fields = [cpp.quote(attribute.name), f"Kind::{_KINDS[attribute.type]}", f"{float(preset)!r}"]

@@ -27,7 +27,7 @@ def _entry(argument: Any, place: int) -> Any:
 
 
 def each_norm(tensors: list[Array], order: float) -> list[Array]:
-    return [np.linalg.norm(tensor.reshape(-1).astype(np.float64), order) for tensor in tensors]
+    return [np.asarray(np.linalg.norm(tensor.reshape(-1).astype(np.float64), order)) for tensor in tensors]
 
 
 def non_finite_check_and_unscale(grads: list[Array], found_inf: Array, scale: Array) -> tuple[list[Array], Array]:
