@@ -208,6 +208,7 @@ def _config(values: Mapping[str, Any]) -> ModelConfig:
         given["rope_scaling"] = RopeScaling(**scaling)
     given["end_tokens"] = tuple(given["end_tokens"])
     given["windows"] = tuple(given.get("windows", ()))
+    given.pop("query_key_norm", None)  # of older bundles: the architecture says it
     config = ModelConfig(**given)
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
     kinds["int | None"] = (int, type(None))

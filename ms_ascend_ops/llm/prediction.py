@@ -22,7 +22,7 @@ from ms_ascend_ops.llm.checkpoints.checkpoint import expected_shapes
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK
 from ms_ascend_ops.llm.layer import layers_of
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear
+from ms_ascend_ops.llm.linear import Experts, FloatLinear, Linear, QuantizedLinear
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Launch
 from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
@@ -169,7 +169,14 @@ def _network(config: ModelConfig, kind: str) -> Network:
 
     dtype, _ = TYPES[kind]
     embedding = _hollow(dtype, config.vocabulary, config.hidden)
-    layers = layers_of(config, norm, linear)
+
+    def experts(name: str) -> Experts:
+        inner, outer = (config.experts, config.feed_forward, config.hidden), (config.experts, config.hidden)
+        router, down = _hollow(dtype, *outer), _hollow(dtype, *outer, config.feed_forward)
+        gate = _hollow(dtype, *inner)
+        return Experts(router, gate, gate, down, config.experts_used, config.normalized_experts)
+
+    layers = layers_of(config, norm, linear, experts)
     return Network(config, dtype, embedding, layers, norm("model.norm"), linear("model.embed_tokens"))
 
 
@@ -181,7 +188,8 @@ def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context
     cache = _hollow(network.dtype, batch * blocks, BLOCK, config.key_heads, config.head_size)
     angles = _hollow(np.float32, batch, tokens, config.rotary_pairs)
     step = StepInputs(
-        x=_hollow(network.dtype, batch, tokens, config.hidden), cos=angles, sin=angles,
+        x=_hollow(network.dtype, batch, tokens, config.hidden),
+        angles=((angles, angles),) * (2 if config.local_base else 1),
         slots=_hollow(np.int32, batch, tokens), tables=_hollow(np.int32, batch, blocks),
         lengths=_hollow(np.int32, batch),
     )  # fmt: skip
