@@ -229,9 +229,10 @@ host_calls() {
 # Three workers for two CPUs: a fifth of the time of a worker it waits, for MindSpore's compiler or for a process that it
 # has started. A file goes to one of them, so what a module's fixture makes is made once; in their order, as the longest
 # are not the last. A worker that ends, as the checked build makes it, ends the run: with another in its place the run was
-# seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array.
+# seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array; and with
+# the lists of its thread, as MindSpore's compiler takes and gives back a million small pieces for a graph.
 run_pytest() {
-    MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+    GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
         python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 
