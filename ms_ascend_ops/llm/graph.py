@@ -22,12 +22,12 @@ from ms_ascend_ops.llm.mindspore_executor import tensor_of
 from ms_ascend_ops.llm.network import Network
 from ms_ascend_ops.llm.rope import rope_tables
 
-__all__ = ["KEY_CACHE", "ROPE", "Decoder"]
+__all__ = ["COSINES", "KEY_CACHE", "Decoder"]
 
 Array = np.ndarray[Any, Any]
 
-KEY_CACHE = "key_cache"  # the name of such parameters ends with it
-ROPE = "rope.cos"
+KEY_CACHE = "key_cache"  # the names of such parameters end with it
+COSINES = ".cos"
 
 
 def _parameter(values: Array, name: str) -> Parameter:
