@@ -30,7 +30,10 @@ Commands:
   cross-test
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
-            packages; --compile: only compile; other arguments go to pytest, in place of these tests
+            packages; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in
+            place of these tests
+  wheel     make a wheel of this tree for any machine of this architecture, in dist (docs/release.md); wheel aarch64: for
+            aarch64 hosts, cross compiled as cross-test does; --try: install it where no compiler is, and run it
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
             public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
@@ -245,12 +248,14 @@ with_vector_units() {
         shift
     done
     shift
-    if [ "$(uname -m)" != x86_64 ]; then
-        run_pytest "${tests[@]}" "$@"
-        return
-    fi
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 run_pytest "${oldest[@]}" "$@"
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 run_pytest "${tests[@]}" "$@"
+    local units
+    case "$(uname -m)" in
+        x86_64) units=(x86-64-v2 x86-64-v3) ;;
+        aarch64) units=(armv8 armv8-dotprod) ;;
+        *) echo "build.sh: there are vector units for x86_64 and aarch64, not for $(uname -m)" >&2; return 1 ;;
+    esac
+    MS_ASCEND_OPS_VECTOR_UNIT="${units[0]}" run_pytest "${oldest[@]}" "$@"
+    MS_ASCEND_OPS_VECTOR_UNIT="${units[1]}" run_pytest "${tests[@]}" "$@"
 }
 
 portable() {
@@ -508,12 +513,13 @@ trap ended EXIT
 trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
 trap 'stop_child; exit 143' TERM
 case "$command" in
-    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test | wheel) check_machine ;;
 esac
 case "$command" in
     bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
         use_environment; "$command" "${arguments[@]}" ;;
     release-check) use_environment; python -m tests.release ;;
+    wheel) use_environment; install_build_requirements; python -m tests.release.wheel "${arguments[@]}" ;;
     fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;

@@ -13,7 +13,8 @@ TESTS = Path(__file__).parent
 KERNELS = TESTS / "kernels"
 # PyNative is synchronous there (tests/modes.py), but in tests of what its threads do to our operators: values of all of
 # them, forward and gradient, what is written in place, and `ms_ascend_ops` itself.
-SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "npu", "ops")
+SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "llm/test_finetune.py", "llm/test_mindspore.py",
+               "llm/test_network.py", "npu", "ops")  # fmt: skip
 ASYNCHRONOUS = ("ops/test_kv_cache_update.py", "ops/test_not_worse_than_stock.py")
 
 # The same examples in every run, and no files of their own; random ones are for `build.sh test --thorough`.
@@ -48,22 +49,27 @@ def pytest_collection_modifyitems(config, items):
     """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it.
 
     And what is marked `thorough` is left out but with `--cases all`, as are graphs that differ little. Of random
-    programs `--cases paths` has those of the first seed.
+    programs `--cases paths` has those of the first seed, and `--cases one` has the first case of each test of a kernel.
     """
     step, cases, kept, left = config.getoption("sample"), Counter(), [], []
     level = config.getoption("cases")
-    needless = set() if level == "all" else cover.needless_graphs(items)
+    graphs = set() if level == "all" else cover.needless_graphs(items)
     for item in items:
         if (
-            item in needless
+            item in graphs
             or (level != "all" and item.get_closest_marker("thorough"))
-            or (level in ("few", "paths") and seed(item) > 0)
+            or (level in ("one", "few", "paths") and seed(item) > 0)
         ):
             left.append(item)
             continue
         test = item.path, getattr(item, "originalname", item.name)
-        sampled = item.path.parent == KERNELS and not (level in ("few", "paths") and item.get_closest_marker("cover"))
-        (left if sampled and cases[test] % step else kept).append(item)
+        if level == "one":
+            needless = item.path.is_relative_to(KERNELS) and cases[test] > 0
+        else:
+            sampled = item.path.parent == KERNELS
+            sampled = sampled and not (level in ("few", "paths") and item.get_closest_marker("cover"))
+            needless = sampled and cases[test] % step > 0
+        (left if needless else kept).append(item)
         cases[test] += 1
     if left:
         config.hook.pytest_deselected(items=left)

@@ -3,6 +3,8 @@
 A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
 attribute does not depend on all shapes, nor on all other attributes at once. `--cases` of pytest says how many:
 
+- `one`: the first point, and of each other test of tests/kernels the first case. For an emulated CPU, on which a test
+  takes ten times as long or more.
 - `few`: every third point. For sanitizers, which look at the host layer, not at kernels.
 - `paths`: every point once, with values in turn. For builds in which only the machine code differs.
 - `pairs`, the default: also every value of a parameter on two points, and with every value of each other parameter.
@@ -16,7 +18,7 @@ from itertools import product
 
 import pytest
 
-LEVELS = ("few", "paths", "pairs", "all")
+LEVELS = ("one", "few", "paths", "pairs", "all")
 ONE_OF_POINTS = 3
 DEFAULT = "pairs"
 COMPILED = ("graph", "jit")  # of tests/modes.py
@@ -34,8 +36,8 @@ def cover(names, points, also=(), **parameters):
 
 def rows(points, parameters, level=DEFAULT):
     """(point, values of the parameters) of each case."""
-    if level == "few":
-        return rows(points[::ONE_OF_POINTS], parameters, "paths")
+    if level in ("one", "few"):
+        return rows(points[:1] if level == "one" else points[::ONE_OF_POINTS], parameters, "paths")
     if level == "all":
         return list(product(points, product(*parameters)))
     # A value is told from an equal one of another parameter by its place.
@@ -75,7 +77,7 @@ def cases(mark, level):
     """The rows of values of a test with this mark, and their names."""
     names, points, also, parameters = mark.args
     found = rows(points, parameters.values(), level)
-    if level != "few":
+    if level not in ("one", "few"):
         found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
     found = [[*(point if "," in names else [point]), *values] for point, values in found]
     return found, ["-".join(map(text, values)) for values in found]

@@ -39,6 +39,10 @@ def test_few_are_some_of_the_paths():
     assert [point for point, _ in rows(range(13), PARAMETERS, "few")] == [0, 3, 6, 9, 12]
 
 
+def test_one_is_the_first_point():
+    assert [point for point, _ in rows(range(13), PARAMETERS, "one")] == [0]
+
+
 def test_all_is_the_product():
     assert rows("xy", PARAMETERS, "all") == list(product("xy", product(*PARAMETERS)))
 
