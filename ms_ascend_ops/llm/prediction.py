@@ -93,6 +93,10 @@ def predict_step(
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see `ms_ascend_ops.profiler`.
     """
+    if config.experts:
+        raise ValueError(f"predict: a mixture of experts ({config.experts} of them) has no prediction")
+    if len(set(config.windows)) > 1:
+        raise ValueError(f"predict: the windows of all layers must be alike, got {sorted(set(config.windows))}")
     known: dict[Any, Prediction] = {}
 
     def predicted(launches: Iterable[Launch]) -> list[tuple[str, Prediction]]:
@@ -106,7 +110,10 @@ def predict_step(
         return found
 
     one, two = (
-        predicted(launches_of(replace(config, layers=layers), kind, batch, tokens, context)) for layers in (1, 2)
+        predicted(
+            launches_of(replace(config, layers=layers, windows=config.windows[:layers]), kind, batch, tokens, context)
+        )
+        for layers in (1, 2)
     )
     more = config.layers - 1
     us, bound = (
@@ -171,10 +178,7 @@ def _network(config: ModelConfig, kind: str) -> Network:
     embedding = _hollow(dtype, config.vocabulary, config.hidden)
 
     def experts(name: str) -> Experts:
-        inner, outer = (config.experts, config.feed_forward, config.hidden), (config.experts, config.hidden)
-        router, down = _hollow(dtype, *outer), _hollow(dtype, *outer, config.feed_forward)
-        gate = _hollow(dtype, *inner)
-        return Experts(router, gate, gate, down, config.experts_used, config.normalized_experts)
+        raise AssertionError(f"{name}: predict_step let a mixture of experts pass")
 
     layers = layers_of(config, norm, linear, experts)
     return Network(config, dtype, embedding, layers, norm("model.norm"), linear("model.embed_tokens"))
