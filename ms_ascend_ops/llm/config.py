@@ -104,8 +104,8 @@ class ModelConfig:
     rotary: int = 0  # elements of a head that are rotated; 0: all
     windows: tuple[int, ...] = ()  # of each layer, how many keys a query sees at most; 0: all. Without any: all
     query_scale: float = 0.0  # what scores are multiplied by; 0: 1 / sqrt(head_size)
-    score_cap: float = 0.0  # scores, and logits, come near to it at most; 0: they stay as they are
-    logit_cap: float = 0.0
+    score_cap: float = 0.0  # scores come near to it at most; 0: they stay as they are
+    logit_cap: float = 0.0  # logits come near to it at most; 0: they stay as they are
     local_base: float = 0.0  # base of the angles of layers with a window; 0: that of all
     experts: int = 0  # of each layer, in the place of one feed-forward layer; `feed_forward` is the size of each
     experts_used: int = 0  # of a token
