@@ -166,7 +166,7 @@ object_of_test() {
 # Brings special builds up to date, in build/<name>.
 compile() {
     install_build_requirements
-    local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
+    local name built object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
     if [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
         unity=2
     fi
@@ -178,9 +178,11 @@ compile() {
             portable=ON
         fi
         if [ "$name" = check ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
-            # It knows nothing of kernels.
-            module=("MS_ASCEND_OPS_PYTHON_MODULE=$PWD/ms_ascend_ops/$(python -c \
-                'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')")
+            # It knows nothing of kernels. `compile` runs while `test` builds it, `check` may run without `test`.
+            built="$PWD/ms_ascend_ops/$(python -c 'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')"
+            if [ "$command" = compile ] || [ -f "$built" ]; then
+                module=("MS_ASCEND_OPS_PYTHON_MODULE=$built")
+            fi
             object=$(object_of_test vector_unit_native kernels/host/simd/vector_unit.cpp)
             module+=(${object:+"MS_ASCEND_OPS_VECTOR_UNIT_OBJECT=$object"})
         elif [ "$name" = sanitize ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
@@ -235,7 +237,8 @@ host_calls() {
 # seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array; and with
 # the lists of its thread, as MindSpore's compiler takes and gives back a million small pieces for a graph.
 run_pytest() {
-    GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+    MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+        GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 \
         python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 

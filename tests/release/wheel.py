@@ -64,14 +64,13 @@ def build(architecture: str) -> Path:
     tagged = WORK / "tagged"
     tools.script("auditwheel", "repair", "--plat", "auto", *excluded, "--wheel-dir", tagged, plain, cwd=ROOT)
     (wheel,) = tagged.glob("*.whl")
-    print(tools.script("auditwheel", "show", wheel, cwd=ROOT))
     (ROOT / "dist").mkdir(exist_ok=True)
     return Path(shutil.copy(wheel, ROOT / "dist"))
 
 
 def check(wheel: Path, architecture: str) -> None:
     """The tag says which Linux; libraries are of the architecture, and none of them was changed or brought along."""
-    if not re.search(rf"-manylinux_2_\d+_{architecture}\.whl$|\.manylinux_2_\d+_{architecture}\.whl$", wheel.name):
+    if not re.search(rf"[-.]manylinux_2_\d+_{architecture}\.whl$", wheel.name):
         raise StepError(f"{wheel.name} has no tag that says which Linux it runs on")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -88,7 +87,7 @@ def check(wheel: Path, architecture: str) -> None:
     ]
     if brought or missing:
         raise StepError(f"the wheel brings {brought} of others, and lacks {missing}")
-    print(f"ok      {len(libraries)} libraries for {architecture} among {len(names)} files")
+    print(f"ok      {len(libraries)} libraries for {architecture} among {len(names)} files of {wheel.name}")
 
 
 def readme_example() -> str:
