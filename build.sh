@@ -30,7 +30,10 @@ Commands:
   cross-test
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
-            packages; --compile: only compile; other arguments go to pytest, in place of these tests
+            packages; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in
+            place of these tests
+  wheel     make a wheel of this tree for any machine of this architecture, in dist (docs/release.md); wheel aarch64: for
+            aarch64 hosts, cross compiled as cross-test does; --try: install it where no compiler is, and run it
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
             public name or argument that is not described, is an error
   types     only run mypy, as test does; arguments go to it
@@ -163,7 +166,7 @@ object_of_test() {
 # Brings special builds up to date, in build/<name>.
 compile() {
     install_build_requirements
-    local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
+    local name built object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
     if [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
         unity=2
     fi
@@ -175,9 +178,11 @@ compile() {
             portable=ON
         fi
         if [ "$name" = check ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
-            # It knows nothing of kernels.
-            module=("MS_ASCEND_OPS_PYTHON_MODULE=$PWD/ms_ascend_ops/$(python -c \
-                'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')")
+            # It knows nothing of kernels. `compile` runs while `test` builds it, `check` may run without `test`.
+            built="$PWD/ms_ascend_ops/$(python -c 'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')"
+            if [ "$command" = compile ] || [ -f "$built" ]; then
+                module=("MS_ASCEND_OPS_PYTHON_MODULE=$built")
+            fi
             object=$(object_of_test vector_unit_native kernels/host/simd/vector_unit.cpp)
             module+=(${object:+"MS_ASCEND_OPS_VECTOR_UNIT_OBJECT=$object"})
         elif [ "$name" = sanitize ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
@@ -229,9 +234,11 @@ host_calls() {
 # Three workers for two CPUs: a fifth of the time of a worker it waits, for MindSpore's compiler or for a process that it
 # has started. A file goes to one of them, so what a module's fixture makes is made once; in their order, as the longest
 # are not the last. A worker that ends, as the checked build makes it, ends the run: with another in its place the run was
-# seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array.
+# seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array; and with
+# the lists of its thread, as MindSpore's compiler takes and gives back a million small pieces for a graph.
 run_pytest() {
     MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+        GLIBC_TUNABLES=glibc.malloc.tcache_count=20000 \
         python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 
@@ -244,12 +251,14 @@ with_vector_units() {
         shift
     done
     shift
-    if [ "$(uname -m)" != x86_64 ]; then
-        run_pytest "${tests[@]}" "$@"
-        return
-    fi
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 run_pytest "${oldest[@]}" "$@"
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 run_pytest "${tests[@]}" "$@"
+    local units
+    case "$(uname -m)" in
+        x86_64) units=(x86-64-v2 x86-64-v3) ;;
+        aarch64) units=(armv8 armv8-dotprod) ;;
+        *) echo "build.sh: there are vector units for x86_64 and aarch64, not for $(uname -m)" >&2; return 1 ;;
+    esac
+    MS_ASCEND_OPS_VECTOR_UNIT="${units[0]}" run_pytest "${oldest[@]}" "$@"
+    MS_ASCEND_OPS_VECTOR_UNIT="${units[1]}" run_pytest "${tests[@]}" "$@"
 }
 
 portable() {
@@ -523,12 +532,13 @@ trap ended EXIT
 trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
 trap 'stop_child; exit 143' TERM
 case "$command" in
-    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test | wheel) check_machine ;;
 esac
 case "$command" in
     bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
         use_environment; "$command" "${arguments[@]}" ;;
     release-check) use_environment; python -m tests.release ;;
+    wheel) use_environment; install_build_requirements; python -m tests.release.wheel "${arguments[@]}" ;;
     fresh-check) use_environment; python -m tests.release.commands "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -18,7 +19,9 @@ SOURCE = Path(__file__).resolve().parent
 PORTABLE, TEST_BUILD = (
     os.environ.get(f"MS_ASCEND_OPS_{name}", "0") not in ("", "0") for name in ("PORTABLE", "TEST_BUILD")
 )
-BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if PORTABLE else ''}"
+TOOLCHAIN = os.environ.get("CMAKE_TOOLCHAIN_FILE")  # of CMake, for another architecture
+KIND = f"{'-portable' if PORTABLE else ''}{f'-{sysconfig.get_platform()}' if TOOLCHAIN else ''}"
+BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{KIND}"
 # How a message of the compiler, the linker, CMake or kernels/codegen begins that says what is wrong.
 FAULT = re.compile(r"\berror: |undefined reference|^CMake Error")
 
@@ -45,6 +48,8 @@ class CMakeBuild(build_ext):
             "MS_ASCEND_OPS_TEST_BUILD": "ON" if TEST_BUILD else "OFF",
             "MS_ASCEND_OPS_UNITY": os.environ.get("MS_ASCEND_OPS_UNITY") or ("2" if TEST_BUILD else "8"),
         }
+        if TOOLCHAIN:
+            options["CMAKE_TOOLCHAIN_FILE"] = TOOLCHAIN
         BUILD.mkdir(parents=True, exist_ok=True)
         with (BUILD / "lock").open("w") as lock:  # of this tree: a second build waits
             try:

@@ -59,6 +59,9 @@ class QuantMoEFeedForward(MoEFeedForward):
     def from_layer(cls, layer: MoEFeedForward) -> QuantMoEFeedForward:
         """The layer with the weights of another one, rounded, and its shared experts.
 
+        Args:
+            layer: the other one, which stays as it is.
+
         Raises:
             TypeError: `layer` is no MoEFeedForward, or has 8 bits already.
         """

@@ -182,7 +182,11 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return next(method for most, method in self._methods if n <= most)
 
     def way(self, n: int) -> Method:
-        """The old name of `method`, with its `n`."""
+        """The old name of `method`.
+
+        Args:
+            n: the number of rows.
+        """
         warn_renamed("SparseDense.way", "SparseDense.method")
         return self.method(n)
 

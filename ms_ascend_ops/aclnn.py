@@ -23,7 +23,7 @@ from ms_ascend_ops.registry import Signature
 
 __all__ = ["FUNCTIONS", "HEADERS", "VALUES", "DeviceTensor", "Operator", "function"]
 
-HEADERS = ("acl/acl_base.h", "acl/acl_rt.h", "aclnn/acl_meta.h")
+HEADERS = ("acl/acl.h", "aclnn/acl_meta.h")  # which of those behind acl.h has a function differs by version
 
 # By name: the library, the result and the parameters in C.
 FUNCTIONS = {

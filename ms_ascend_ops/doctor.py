@@ -38,7 +38,7 @@ y, rstd = np.full_like(x, np.nan), np.full((4, 1), np.nan, np.float32)
 _C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "round_then_scale"})
 error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)).max())
 print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
-                  "vector_unit": _C.vector_unit(),
+                  "vector_unit": _C.vector_unit(), "products": _C.product_library(),
                   "signatures": [signature["name"] for signature in _C.signatures()]}))
 """
 
@@ -185,8 +185,8 @@ def _operators(part: str) -> Check:
 
 
 def _products(part: str) -> Check:
-    """By the library that MindSpore brings, which is there once MindSpore is."""
-    found, failure = _run(_TRY_MINDSPORE)
+    """By the library that MindSpore brings, which is there once MindSpore is imported."""
+    found, failure = _run(_TRY_MINDSPORE if _installed("mindspore") else _TRY_LIBRARY)
     if found is None:
         return Check(part, "error", f"an operator does not run: {failure}", "first what the other parts say")
     library, path = found["products"]

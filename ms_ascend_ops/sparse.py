@@ -71,7 +71,12 @@ THRESHOLDS = {
 
 
 class Method(NamedTuple):
-    """How to multiply: `name`, one of `METHODS`, and `why`, a sentence."""
+    """How to multiply.
+
+    Args:
+        name: one of `METHODS`.
+        why: the reason, a sentence.
+    """
 
     name: str
     why: str
@@ -98,15 +103,22 @@ class _CSR(NamedTuple):
 class CSR(_CSR):
     """A sparse matrix by rows: the values of each row one after the other, with their columns.
 
-    `indptr`: int32 of rows + 1 numbers, where each row begins, and the end of the last; `indices`: int32, the column of
-    each value; `values`: float16, bfloat16 or float32; `shape`: (rows, columns).
+    Args:
+        indptr: int32 of rows + 1 numbers, where each row begins, and the end of the last.
+        indices: int32, the column of each value.
+        values: float16, bfloat16 or float32.
+        shape: (rows, columns).
     """
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any = None) -> CSR:
         """From a matrix of SciPy (any format), a CSRTensor or COOTensor of MindSpore, or a dense one.
 
-        SciPy's and dense matrices come with sorted columns, none twice, and without zeros. `dtype`: of the values.
+        SciPy's and dense matrices come with sorted columns, none twice, and without zeros.
+
+        Args:
+            matrix: one of these.
+            dtype: of the values; None: that of the matrix.
 
         Raises:
             TypeError: `matrix` is none of these, or has values of another dtype.
@@ -150,11 +162,10 @@ class CSR(_CSR):
     def method(self, n: float, target: str | None = None, methods: tuple[str, ...] = METHODS) -> Method:
         """How `matmul` multiplies with n columns, and why.
 
-        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None. `methods`:
-        `LAYER_METHODS` for a layer.
-
         Args:
             n: columns of the dense factor.
+            target: a row of `THRESHOLDS`, "CPU" or "Ascend"; None: MindSpore's device_target.
+            methods: those that there are to choose from; `LAYER_METHODS` for a layer.
 
         Raises:
             ValueError: there is no such row.
@@ -306,9 +317,11 @@ class BlockPattern(NamedTuple):
 class BSR(NamedTuple):
     """A sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with their columns.
 
-    `indptr`: int32 of rows of blocks + 1 numbers, where each begins, and the end of the last; `indices`: int32, the
-    column of each block, counted in blocks; `values`: float16, bfloat16 or float32, of shape (blocks, 16, 16); `shape`:
-    (rows, columns), which the last blocks may exceed: with zeros.
+    Args:
+        indptr: int32 of rows of blocks + 1 numbers, where each begins, and the end of the last.
+        indices: int32, the column of each block, counted in blocks.
+        values: float16, bfloat16 or float32, of shape (blocks, 16, 16).
+        shape: (rows, columns), which the last blocks may exceed: with zeros.
     """
 
     indptr: Tensor
@@ -318,9 +331,13 @@ class BSR(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any = None) -> BSR:
-        """From a matrix of SciPy by blocks of 16 x 16, or what `CSR.of` takes. `dtype`: of the values.
+        """From a matrix of SciPy by blocks of 16 x 16, or what `CSR.of` takes.
 
         A matrix by blocks keeps those it has, also of zeros; from others come the blocks that have a value.
+
+        Args:
+            matrix: one of these.
+            dtype: of the values; None: that of the matrix.
 
         Raises:
             TypeError: `matrix` is none of these, or has values of another dtype.

@@ -17,6 +17,13 @@ CLIPPED = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
   }).map(text => text.textContent);
 })"""
 
+# Columns of tables that a window shows only to those who scroll.
+HIDDEN = """() => [...document.querySelectorAll('table')].flatMap(table => {
+  const right = Math.min(table.parentElement.getBoundingClientRect().right, innerWidth);
+  return [...table.querySelectorAll('th')].filter(head => head.getBoundingClientRect().right > right + 1)
+    .map(head => head.textContent);
+})"""
+
 
 @contextmanager
 def _browser():
@@ -69,6 +76,7 @@ def check_in_browser(path, tables, plots, search):
     for size in ({"width": 1280, "height": 900}, PHONE):
         with opened(path, size) as (page, _):
             assert page.locator("h1").is_visible()
+            assert size is PHONE or page.evaluate(HIDDEN) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
             for part in page.locator("details").all():
                 part.evaluate("part => { part.open = true }")

@@ -1,4 +1,5 @@
 import gc
+import inspect
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,9 +11,11 @@ from tests import cover
 
 TESTS = Path(__file__).parent
 KERNELS = TESTS / "kernels"
-# PyNative is synchronous there (tests/modes.py): networks, and what many operators of MindSpore are run for.
-SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "npu", "ops/test_not_worse_than_stock.py",
-               "ops/test_dynamic_shapes.py", "ops/test_export.py")  # fmt: skip
+# PyNative is synchronous there (tests/modes.py), but in tests of what its threads do to our operators: values of all of
+# them, forward and gradient, what is written in place, and `ms_ascend_ops` itself.
+SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "llm/test_finetune.py", "llm/test_mindspore.py",
+               "llm/test_network.py", "npu", "ops")  # fmt: skip
+ASYNCHRONOUS = ("ops/test_kv_cache_update.py", "ops/test_not_worse_than_stock.py")
 
 # The same examples in every run, and no files of their own; random ones are for `build.sh test --thorough`.
 settings.register_profile(
@@ -46,22 +49,27 @@ def pytest_collection_modifyitems(config, items):
     """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it.
 
     And what is marked `thorough` is left out but with `--cases all`, as are graphs that differ little. Of random
-    programs `--cases paths` has those of the first seed.
+    programs `--cases paths` has those of the first seed, and `--cases one` has the first case of each test of a kernel.
     """
     step, cases, kept, left = config.getoption("sample"), Counter(), [], []
     level = config.getoption("cases")
-    needless = set() if level == "all" else cover.needless_graphs(items)
+    graphs = set() if level == "all" else cover.needless_graphs(items)
     for item in items:
         if (
-            item in needless
+            item in graphs
             or (level != "all" and item.get_closest_marker("thorough"))
-            or (level in ("few", "paths") and seed(item) > 0)
+            or (level in ("one", "few", "paths") and seed(item) > 0)
         ):
             left.append(item)
             continue
         test = item.path, getattr(item, "originalname", item.name)
-        sampled = item.path.parent == KERNELS and not (level in ("few", "paths") and item.get_closest_marker("cover"))
-        (left if sampled and cases[test] % step else kept).append(item)
+        if level == "one":
+            needless = item.path.is_relative_to(KERNELS) and cases[test] > 0
+        else:
+            sampled = item.path.parent == KERNELS
+            sampled = sampled and not (level in ("few", "paths") and item.get_closest_marker("cover"))
+            needless = sampled and cases[test] % step > 0
+        (left if needless else kept).append(item)
         cases[test] += 1
     if left:
         config.hook.pytest_deselected(items=left)
@@ -73,9 +81,27 @@ def seed(item):
 
 
 def pytest_collection_finish():
-    """MindSpore collects garbage whenever it compiles a graph: not through all that was imported until here."""
+    """MindSpore collects garbage whenever it compiles a graph: not through all that was imported until here. It asks
+    for the source of the same functions each time, which Python splits into tokens to find where they end.
+    """
     gc.collect()
     gc.freeze()
+    inspect.getsourcelines = _remembered(inspect.getsourcelines)
+
+
+def _remembered(getsourcelines):
+    known = {}
+
+    def remembered(function):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is None:
+            return getsourcelines(function)
+        if id(code) not in known:
+            known[id(code)] = code, getsourcelines(function)  # with the code, lest another takes its place in memory
+        _, (lines, start) = known[id(code)]
+        return list(lines), start
+
+    return remembered
 
 
 @pytest.fixture(autouse=True)
@@ -94,10 +120,13 @@ def _own_working_directory(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _synchronous_networks(request):
-    if not any(request.path.is_relative_to(TESTS / path) for path in SYNCHRONOUS):
+    def lies_in(paths):
+        return any(request.path.is_relative_to(TESTS / path) for path in paths)
+
+    if not lies_in(SYNCHRONOUS) or lies_in(ASYNCHRONOUS) or "mindspore" not in sys.modules:
         yield
         return
-    from tests.modes import synchronous  # noqa: PLC0415 - MindSpore, which the tests of kernels do without
+    from tests.modes import synchronous  # noqa: PLC0415 - imports MindSpore
 
     with synchronous():
         yield

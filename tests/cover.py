@@ -3,6 +3,8 @@
 A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
 attribute does not depend on all shapes, nor on all other attributes at once. `--cases` of pytest says how many:
 
+- `one`: the first point, and of each other test of tests/kernels the first case. For an emulated CPU, on which a test
+  takes ten times as long or more.
 - `few`: every third point. For sanitizers, which look at the host layer, not at kernels.
 - `paths`: every point once, with values in turn. For builds in which only the machine code differs.
 - `pairs`, the default: also every value of a parameter on two points, and with every value of each other parameter.
@@ -16,10 +18,11 @@ from itertools import product
 
 import pytest
 
-LEVELS = ("few", "paths", "pairs", "all")
+LEVELS = ("one", "few", "paths", "pairs", "all")
 ONE_OF_POINTS = 3
 DEFAULT = "pairs"
 COMPILED = ("graph", "jit")  # of tests/modes.py
+DTYPES = ("float16", "bfloat16", "float32", "int32", "int8")
 POINTS_OF_A_VALUE = 2
 
 
@@ -33,8 +36,8 @@ def cover(names, points, also=(), **parameters):
 
 def rows(points, parameters, level=DEFAULT):
     """(point, values of the parameters) of each case."""
-    if level == "few":
-        return rows(points[::ONE_OF_POINTS], parameters, "paths")
+    if level in ("one", "few"):
+        return rows(points[:1] if level == "one" else points[::ONE_OF_POINTS], parameters, "paths")
     if level == "all":
         return list(product(points, product(*parameters)))
     # A value is told from an equal one of another parameter by its place.
@@ -74,7 +77,7 @@ def cases(mark, level):
     """The rows of values of a test with this mark, and their names."""
     names, points, also, parameters = mark.args
     found = rows(points, parameters.values(), level)
-    if level != "few":
+    if level not in ("one", "few"):
         found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
     found = [[*(point if "," in names else [point]), *values] for point, values in found]
     return found, ["-".join(map(text, values)) for values in found]
@@ -92,31 +95,45 @@ def needless_graphs(items):
     """Those cases of tests with a `mode` that another one stands for.
 
     A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others: every
-    combination of the other parameters runs in PyNative; every value of each of them in one of the modes that compile,
-    in turn.
+    combination of the other parameters runs in PyNative, and the first two in the modes that compile. After these a
+    value has its graph, in one of the modes in turn, if none had it before, and if it is an attribute: shapes and
+    dtypes are inferred by the same code in all modes, and of an error only that it arrives depends on the mode.
     """
-    tests = {}
+    tests, turns = {}, Counter()
     for item in items:
         mode = item.callspec.params.get("mode") if hasattr(item, "callspec") else None
         if mode in COMPILED:
             others = re.sub(rf"\b{mode}\b", "", item.callspec.id)
             tests.setdefault((item.path, item.originalname), {}).setdefault(others, {})[mode] = item
     needless = set()
-    for combinations in tests.values():
-        met, turn = set(), 0
-        for of_mode in combinations.values():
-            if len(combinations) == 1:
-                continue
+    for (path, _), combinations in tests.items():
+        met = set()
+        for at, of_mode in enumerate(combinations.values()):
             (first, *_) = of_mode.values()
-            values = {(name, str(value)) for name, value in first.callspec.params.items() if name != "mode"}
-            if values <= met:
+            values = _values(first.callspec.params, all_of_them=at < len(COMPILED))
+            if at and values <= met:
                 needless.update(of_mode.values())
                 continue
             met |= values
             if len(of_mode) > 1:
-                needless.add(of_mode[COMPILED[turn % 2]])
-            turn += 1
+                needless.add(of_mode[COMPILED[turns[path] % 2]])
+            turns[path] += 1
     return needless
+
+
+def _values(parameters, all_of_them):
+    """What a graph is compiled for: values of attributes, or of all parameters."""
+    if not all_of_them and "message" in parameters:
+        return set()
+    given = {name: value for name, value in parameters.items() if name != "mode"}
+    return {(name, str(value)) for name, value in given.items() if all_of_them or not _of_a_tensor(value)}
+
+
+def _of_a_tensor(value):
+    """Whether this is a shape, a dtype, or one for each of some tensors."""
+    if isinstance(value, tuple):
+        return all(type(part) is int or part in DTYPES for part in value)
+    return isinstance(value, str) and value in DTYPES
 
 
 def ids_of(function):

@@ -1,8 +1,8 @@
 """The ways MindSpore runs a function."""
 
 from contextlib import contextmanager
+from itertools import accumulate, cycle, islice, product
 from itertools import combinations as two_of
-from itertools import cycle, islice, product
 
 import mindspore as ms
 from mindspore import nn
@@ -20,6 +20,22 @@ class Caller(nn.Cell):
 
     def construct(self, *tensors):
         return self.function(*tensors, *self.arguments)
+
+
+class Together(nn.Cell):
+    """Several functions or cells as one network, each with inputs of its own: a graph takes longer than its nodes."""
+
+    def __init__(self, parts, counts=None):
+        super().__init__()
+        self.parts = nn.CellList([part if isinstance(part, nn.Cell) else Caller(part) for part in parts])
+        ends = list(accumulate(counts or [1] * len(self.parts)))
+        self.slices = tuple(zip([0, *ends[:-1]], ends, strict=True))
+
+    def construct(self, *tensors):
+        results = ()
+        for i in range(len(self.slices)):
+            results += (self.parts[i](*tensors[self.slices[i][0] : self.slices[i][1]]),)
+        return results
 
 
 def combinations(*parameters):
@@ -54,6 +70,11 @@ def few_modes(case, cases):
     return MODES[0], MODES[1 + list(cases).index(case) % 2]
 
 
+def modes_of_a_layer(case, cases):
+    """PyNative, and of the first two cases a mode that compiles: the layer that takes a case's place is that of all."""
+    return few_modes(case, cases) if case in list(cases)[:2] else MODES[:1]
+
+
 @contextmanager
 def graph_mode():
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -75,8 +96,8 @@ def run(mode, function, tensors, *arguments):
 @contextmanager
 def synchronous():
     """PyNative without the threads that run behind Python, which wait busily: with fewer CPUs than threads most of the
-    time of a network goes there. Each operator is tested with them (tests/ops). The mode that a benchmark leaves behind
-    ends here, too.
+    time of a network goes there. Each operator is tested with them (tests/ops/test_not_worse_than_stock.py). The mode
+    that a benchmark leaves behind ends here, too.
     """
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
     try:

@@ -26,7 +26,9 @@ def test_an_unknown_command_is_named():
     assert build().stderr.startswith("Usage: ")
 
 
-@pytest.mark.parametrize("command", ["bench", "check", "compile", "demo", "host", "portable", "sanitize", "test"])
+@pytest.mark.parametrize(
+    "command", ["bench", "check", "compile", "demo", "host", "portable", "sanitize", "test", "wheel"]
+)
 def test_the_compiler_is_looked_for_first(command):
     done = build(command, CXX="no-such-compiler")
     assert done.returncode == 1

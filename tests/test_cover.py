@@ -39,6 +39,10 @@ def test_few_are_some_of_the_paths():
     assert [point for point, _ in rows(range(13), PARAMETERS, "few")] == [0, 3, 6, 9, 12]
 
 
+def test_one_is_the_first_point():
+    assert [point for point, _ in rows(range(13), PARAMETERS, "one")] == [0]
+
+
 def test_all_is_the_product():
     assert rows("xy", PARAMETERS, "all") == list(product("xy", product(*PARAMETERS)))
 
@@ -49,23 +53,45 @@ class Case(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def with_modes(test, dtypes, modes=("pynative", "graph", "jit")):
-    specs = [SimpleNamespace(params={"mode": mode, "dtype": d}, id=f"{d}-{mode}") for mode in modes for d in dtypes]
+def with_modes(test, name, values, modes=("pynative", "graph", "jit")):
+    specs = [
+        SimpleNamespace(params={"mode": mode, name: value}, id=f"{value}-{mode}") for mode in modes for value in values
+    ]
     return [Case(path="test_x.py", originalname=test, callspec=spec) for spec in specs]
 
 
-def test_each_combination_is_compiled_in_one_mode():
-    items = with_modes("many", "abc") + with_modes("one", "a") + with_modes("two_modes", "ab", ("pynative", "graph"))
+def left(items):
+    return {(item.originalname, item.callspec.id) for item in needless_graphs(items)}
+
+
+def test_each_value_of_an_attribute_is_compiled_in_one_mode():
+    items = with_modes("many", "axis", "abc") + with_modes("one", "axis", "a")
+    items += with_modes("two_modes", "axis", "ab", ("pynative", "graph"))
     items.append(Case(path="test_x.py", originalname="plain"))
-    left = {(item.originalname, item.callspec.id) for item in needless_graphs(items)}
-    assert left == {("many", "a-graph"), ("many", "b-jit"), ("many", "c-graph")}
+    assert left(items) == {("many", "a-graph"), ("many", "b-jit"), ("many", "c-graph"), ("one", "a-jit")}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("types", [("float16", "float32"), "bfloat16", "int8"]), ("shape", [(1,), (2, 3), (4,)])]
+)
+def test_more_than_two_shapes_and_dtypes_are_not_compiled(name, values):
+    a, b, c = values
+    assert left(with_modes("dtypes", name, values)) == {("dtypes", f"{at}-{mode}") for at, mode in (
+        (a, "graph"), (b, "jit"), (c, "graph"), (c, "jit"))}  # fmt: skip
+
+
+def test_more_than_two_errors_are_not_compiled():
+    items = with_modes("errors", "axis", "abc")
+    for item in items:
+        item.callspec.params["message"] = item.callspec.id
+    assert {case for _, case in left(items)} == {"a-graph", "b-jit", "c-graph", "c-jit"}
 
 
 def test_values_that_were_compiled_are_not_compiled_again():
-    items = with_modes("values", "ab")
+    items = with_modes("values", "axis", "ab")
     for case in items[:]:  # a and b once more
         specs = vars(case.callspec)
         again = SimpleNamespace(**{**specs, "id": f"again-{specs['id']}"})
         items.append(Case(path=case.path, originalname=case.originalname, callspec=again))
-    left = {item.callspec.id for item in needless_graphs(items)}
-    assert left == {"a-graph", "b-jit", *(f"again-{value}-{mode}" for value in "ab" for mode in ("graph", "jit"))}
+    assert {case for _, case in left(items)} == {
+        "a-graph", "b-jit", *(f"again-{value}-{mode}" for value in "ab" for mode in ("graph", "jit"))}  # fmt: skip

@@ -2,9 +2,13 @@
 
 import importlib.util
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.release import wheel
+from tests.release.fresh import StepError
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,3 +51,40 @@ def test_the_packages_of_the_documentation():
     wanted = re.search(r"^docs = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
     (line,) = re.findall(r"pip install .*(?=\n.*docs/site/stage\.py)", (ROOT / "build.sh").read_text())
     assert re.findall(r'"([^"]+)"', line) == re.findall(r'"([^"]+)"', wanted)
+
+
+LIBRARIES = (
+    "_C.so",
+    "_pynative.so",
+    "lib/libms_ascend_ops.so",
+    "lib/libms_ascend_ops_onnx.so",
+    "lib/cann/lib64/liba.so",
+)
+
+
+def made_wheel(folder, tag, machine=183, left_out=""):
+    path = folder / f"ms_ascend_ops-1-cp311-cp311-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in LIBRARIES:
+            if name != left_out:
+                head = b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little")
+                archive.writestr(f"ms_ascend_ops/{name}", head + bytes(44))
+    return path
+
+
+def test_a_wheel_that_is_right(tmp_path, capsys):
+    wheel.check(made_wheel(tmp_path, "manylinux_2_35_aarch64"), "aarch64")
+    assert "5 libraries for aarch64" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"tag": "linux_aarch64"}, "has no tag that says which Linux"),
+        ({"machine": 62}, "is not for aarch64: its machine is 62"),
+        ({"left_out": LIBRARIES[2]}, r"lacks \['lib/libms_ascend_ops.so'\]"),
+    ],
+)
+def test_a_wheel_that_is_not(tmp_path, changed, said):
+    with pytest.raises(StepError, match=said):
+        wheel.check(made_wheel(tmp_path, **{"tag": "manylinux_2_35_aarch64", **changed}), "aarch64")

@@ -16,9 +16,10 @@ __all__ = ["bars"]
 def bars(rows: Sequence[Row], where: dict[str, Any], path: Path) -> None:
     """A group for each phase: its time as a share of stock's; a thin line spans the rounds."""
     names = [name for name in VARIANTS if name != STOCK]
-    figure = Figure(figsize=(9, 0.6 * len(rows) + 1.6), layout="constrained")
+    figure = Figure(figsize=(9, 0.7 * len(rows) + 1.9), layout="constrained")
     axis = figure.subplots()
     height = 0.8 / len(names)
+    longest = 100.0
     for position, name in enumerate(names):
         places = [index + (position - (len(names) - 1) / 2) * height for index in range(len(rows))]
         shares = [100 / row.speedup(name) for row in rows]
@@ -26,10 +27,11 @@ def bars(rows: Sequence[Row], where: dict[str, Any], path: Path) -> None:
         low = [max(0.0, share - min(span)) for share, span in zip(shares, spans, strict=True)]
         high = [max(0.0, max(span) - share) for share, span in zip(shares, spans, strict=True)]
         axis.barh(places, shares, height, xerr=(low, high), label=VARIANTS[name].label, error_kw={"linewidth": 0.7})
-    axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
+        longest = max([longest, *shares, *(max(span) for span in spans)])
+    axis.set_yticks(range(len(rows)), [row.name.replace(": ", ":\n", 1) for row in rows], fontsize=8)
     axis.invert_yaxis()
     axis.axvline(100, color="0.4", linewidth=0.8)
-    axis.set(xlabel="time, % of the stock network", xlim=(0, 140))
+    axis.set(title="Networks with fused operators", xlabel="time, % of the stock network", xlim=(0, 1.05 * longest))
     axis.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=len(names))
     figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=8)

@@ -107,7 +107,7 @@ def _faults(one: Documented) -> Iterator[str]:
         yield f"{place} has no docstring" if one.kind != "data" else f"{place} has no comment above it"
         return
     lines = documented_parameters(one.docstring)
-    known = lines | set(re.findall(r"`(\w+)`", one.docstring)) | documented_parameters(one.inherited)
+    known = lines | documented_parameters(one.inherited)
     if one.kind == "forwarded":
         known |= documented_parameters(_described(one))
     for parameter in one.parameters:

@@ -34,6 +34,10 @@ class Finding:
     text: str
     figures: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.passed is not None:  # of NumPy, a comparison is neither True nor False
+            object.__setattr__(self, "passed", bool(self.passed))
+
     @property
     def word(self) -> str:
         return {True: "passed", False: "FAILED", None: "not judged"}[self.passed]

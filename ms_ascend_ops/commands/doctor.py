@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from dataclasses import asdict
 
@@ -31,7 +32,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         if as_json:
             continue
         mark, color = _MARKS[check.status]
-        lines = [line for text in check.found.splitlines() for line in textwrap.wrap(text, _WIDTH - _INDENT)] or [""]
+        lines = [line for text in check.found.splitlines() for line in _wrapped(text)] or [""]
         click.echo(f"{click.style(mark, fg=color)}  {check.part:<{_INDENT - 5}} {lines[0]}")
         for line in lines[1:]:
             click.echo(" " * _INDENT + line)
@@ -55,3 +56,9 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     else:
         click.echo("\nEverything that this machine needs is in order.")
     ctx.exit(1 if errors else 0)
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines of a paragraph. Of a row of a table, further lines stand below its second column."""
+    first = re.match(r"\S.*?  +", text)
+    return textwrap.wrap(text, _WIDTH - _INDENT, subsequent_indent=" " * (len(first[0]) if first else 0))

@@ -69,7 +69,8 @@ def optimize(
         click.echo(f"The report is in {page}")
     if report.rolled_back:
         raise SystemExit(2)
-    click.echo(f"{target}: {len(report.replaced)} places replaced, {len(report.skipped)} left")
+    count = len(report.replaced)
+    click.echo(f"{target}: {count} place{'' if count == 1 else 's'} replaced, {len(report.skipped)} left")
     if atc:
         click.echo(f"Compile it with: atc --framework=5 --model={target} --soc_version=... (docs/onnx.md)")
     elif is_onnx:

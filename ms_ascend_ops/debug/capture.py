@@ -16,6 +16,7 @@ from mindspore.train.mind_ir_pb2 import ModelProto, NodeProto
 
 from ms_ascend_ops.debug.dump import Layer, MindIRNode, Record, Value
 from ms_ascend_ops.export.files.load import load_changed
+from ms_ascend_ops.export.graphs.writes import Writes
 
 __all__ = ["flat", "of_cell", "of_mindir", "value_of"]
 
@@ -117,9 +118,10 @@ def _show_values(model: ModelProto) -> list[tuple[str, MindIRNode]]:
     made_by = {node.output[0]: node for node in graph.node if node.output}
     parameters = {parameter.name for parameter in graph.parameter}
     found: list[tuple[str, MindIRNode]] = []
+    writes = Writes(model)
     for node in graph.node:
         kind, dims = _kind(node, kinds), _dims(node)
-        if kind in _NO_VALUES or dims is None:
+        if kind in _NO_VALUES or dims is None or _is_written(node.output[0], writes):
             continue
         source = node
         if kind == "TupleGetItem" and node.input[0] in made_by:
@@ -159,6 +161,11 @@ def _taken(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> s
         value = node.input[0]
         node = made_by.get(value)
     return "" if node is not None and node.op_type == "Constant" else str(value)
+
+
+def _is_written(name: str, writes: Writes) -> bool:
+    """Whether an operator in place writes over a value, which the end of the graph sees no more."""
+    return bool(writes.writers(name)) and name in writes
 
 
 def _kind(node: NodeProto, kinds: dict[str, str]) -> str:

@@ -227,11 +227,12 @@ def chart(speeds: Sequence[Mapping[str, Speed]], title: str, path: Path) -> None
         for place, name in enumerate(names):
             at = [group + (place - (len(names) - 1) / 2) * 0.8 / len(names) for group in range(len(speeds))]
             bars = axes.bar(at, [value(speed[name]) for speed in speeds], 0.8 / len(names), label=name)
-            axes.bar_label(bars, fmt="%.3g", fontsize=7)
+            axes.bar_label(bars, fmt=lambda height: f"{height:,.{0 if height >= 100 else 1}f}", fontsize=7)
         axes.set_xticks(range(len(speeds)), [f"{next(iter(speed.values())).context} tokens" for speed in speeds])
         axes.set_title(label, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].legend(fontsize=8, frameon=False)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8, frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

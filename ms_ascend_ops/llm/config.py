@@ -99,8 +99,11 @@ class ModelConfig:
     def check(self, source: str) -> None:
         """Check that the sizes are possible and fit each other.
 
+        Args:
+            source: what the message begins with, such as the name of a file.
+
         Raises:
-            ValueError: they do not; the message begins with `source`.
+            ValueError: they do not.
         """
         for name in ("layers", "hidden", "feed_forward", "heads", "key_heads", "head_size", "vocabulary", "context"):
             if getattr(self, name) < 1:

@@ -16,7 +16,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +66,6 @@ class Grammars:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-    @staticmethod
-    def available() -> bool:
-        """Whether llguidance is installed."""
-        return find_spec("llguidance") is not None
 
     def open(self, grammar: Sequence[Mapping[str, Any]], copies: int = 1) -> list[Constraint]:
         """Constraints of this grammar, for so many sequences.

@@ -189,7 +189,11 @@ class LanguageModel:
     ) -> Iterator[str]:  # fmt: skip
         """Continue a text, piece by piece. Who leaves the loop ends the request.
 
-        `prompt`, `max_tokens`, `sampling` and `stop` are those of `generate`.
+        Args:
+            prompt: a text, or tokens.
+            max_tokens: tokens of the answer at most.
+            sampling: how tokens are chosen; None: the most likely one.
+            stop: texts that end the answer and are no part of it.
         """
         pieces: list[str] = []
         request = self.request(prompt, max_tokens, sampling, stop, pieces.append)
@@ -211,8 +215,13 @@ class LanguageModel:
     ) -> Request:  # fmt: skip
         """Make a request for `self.scheduler`, with this model's tokens of the end.
 
-        `prompt`, `max_tokens`, `sampling`, `stop` and `on_text` are those of `generate`; `details` are more fields of
-        the request.
+        Args:
+            prompt: a text, or tokens.
+            max_tokens: tokens of the answer at most.
+            sampling: how tokens are chosen; None: the most likely one.
+            stop: texts that end the answer and are no part of it.
+            on_text: called with each piece of the text.
+            **details: more fields of the request.
         """
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         sampling = sampling or Sampling()

@@ -66,5 +66,9 @@ cat > "$folder/toolchain.cmake" <<EOF
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_CXX_FLAGS_INIT "-idirafter $folder/system/usr/include")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(Python_INCLUDE_DIR "$folder/system/usr/include/python$version" CACHE PATH "")
+set(PYTHON_MODULE_EXTENSION ".cpython-${version/./}-aarch64-linux-gnu.so" CACHE STRING "")
+set(PYTHON_MODULE_DEBUG_POSTFIX "" CACHE STRING "")
 EOF

@@ -22,6 +22,7 @@ from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 from ms_ascend_ops import export_mindir, load, ops
 from ms_ascend_ops.__main__ import main
 from tests.export import spellings
+from tests.pictures import check_picture, drawn
 
 HIDDEN = spellings.HIDDEN
 SHORT = Sampling(rounds=2, timed_seconds=0, untimed_seconds=0)
@@ -244,7 +245,11 @@ def test_report(tmp_path):
     assert stored["missing"] == ["other small float32"]
     assert stored["rows"][0]["rounds"] == 2
     assert stored["rows"][0]["variants"]["joined"]["speedup"] == pytest.approx(1.75)
-    plots.bars([made], MACHINE, tmp_path / "bars.png")
+    slower = row([10.0, 11.0], [17.0, 16.0], [8.0, 8.0], [7.0, 7.0])
+    slower.network, slower.phase = "UNet2DModel (mindone.diffusers)", "its GroupNorm + SiLU 2x320x64x64"
+    with drawn() as figures:
+        plots.bars([made, slower], MACHINE, tmp_path / "bars.png")
+    check_picture(figures[0])
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -76,7 +76,7 @@ def faults(names, tmp_path, monkeypatch, source):
 
 
 FUNCTION = '''def f(a, b, *, c=1):
-    """Do.
+    """Do with `b`.
 
     Args:
         a: one.

@@ -11,7 +11,7 @@ from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
-from tests.modes import MODES, few_modes, run
+from tests.modes import Together, few_modes, run
 from tests.tensors import numpy, tensor
 
 B, N, G, S, T, D = 2, 4, 2, 5, 7, 8
@@ -159,14 +159,16 @@ def gradients_of(net, inputs):
     return [numpy(g) for g in ms.grad(lambda *x: (net(*x) ** 2).sum(), None, net.trainable_params())(*inputs)]
 
 
-@pytest.mark.parametrize(("function", "values", "bias"), SPELLINGS, ids=[s[0].__name__ for s in SPELLINGS])
-def test_spellings_in_a_file(function, values, bias, tmp_path):
-    inputs = tensors(values)
-    report, network = optimized(cell(function), inputs, tmp_path)
-    assert [(e.pattern, e.replaced) for e in report.entries if e.engine == "mindir"][-1] == ("attention", True), report
+def test_spellings_in_a_file(tmp_path):
+    functions, values, biases = zip(*SPELLINGS, strict=True)
+    inputs = tensors([value for some in values for value in some])
+    report, network = optimized(Together(functions, [len(some) for some in values]), inputs, tmp_path)
+    found = [e.replaced for e in report.entries if (e.engine, e.pattern) == ("mindir", "attention")]
+    assert found == [True] * len(SPELLINGS), report
     assert not {"Softmax", "MatMulExt", "BatchMatMul", "BroadcastTo", "Tile"} & set(kinds(tmp_path / "fused.mindir"))
     # Some roundings of values of a few units.
-    assert_close(numpy(network(*inputs)), reference(*values[:3], bias), atol=OUTPUT)
+    for function, given, some, bias in zip(functions, network(*inputs), values, biases, strict=True):
+        assert_close(numpy(given), reference(*some[:3], bias), atol=OUTPUT, err_msg=function.__name__)
 
 
 class Decoder(nn.Cell):
@@ -214,7 +216,7 @@ def test_statements_of_a_construct(kind, values, shared):
     assert "masked as a whole gives zeros" in entry.text
     assert ("share keys" in entry.text) is shared
     expected = reference(*values[:3], CAUSAL).reshape(B, -1)
-    for mode in MODES:
+    for mode in few_modes(shared, (True, False)):
         assert_close(numpy(run(mode, net, inputs)), expected, atol=OUTPUT)
 
 

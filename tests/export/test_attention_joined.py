@@ -8,7 +8,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from ms_ascend_ops import load, optimize
 from tests.acceptance import assert_close
 from tests.export.test_attention import OUTPUT, D, S, T, draw, gradients_of, kinds, optimized, reference, tensors
-from tests.modes import few_modes, run
+from tests.modes import Together, few_modes, run
 from tests.tensors import numpy
 
 H = 6  # batch * heads
@@ -90,14 +90,15 @@ def test_in_a_network(name):
             assert_close(got, wanted, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_in_a_file(name, tmp_path):
-    make, mask, bias = CASES[name]
-    inputs = tensors(HEADS if mask is None else [*HEADS, mask])
-    report, network = optimized(make(), inputs, tmp_path)
-    assert [e.pattern for e in report.replaced][-1] == "attention", report
+def test_in_a_file(tmp_path):
+    values = [HEADS if mask is None else [*HEADS, mask] for _, mask, _ in CASES.values()]
+    net = Together([make() for make, *_ in CASES.values()], [len(some) for some in values])
+    inputs = tensors([value for some in values for value in some])
+    report, network = optimized(net, inputs, tmp_path)
+    assert [e.pattern for e in report.replaced].count("attention") == len(CASES), report
     assert not {"Softmax", "BatchMatMul", "MatMulExt"} & set(kinds(tmp_path / "fused.mindir"))
-    assert_close(numpy(network(*inputs)), expected(bias), atol=OUTPUT)
+    for name, given in zip(CASES, network(*inputs), strict=True):
+        assert_close(numpy(given), expected(CASES[name][2]), atol=OUTPUT, err_msg=name)
 
 
 def test_any_sizes(tmp_path):

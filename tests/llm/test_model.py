@@ -14,6 +14,7 @@ from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.llm import LanguageModel, Sampling
 from ms_ascend_ops.llm.executor import Chunk
 from tests.llm import reference, tiny
+from tests.pictures import check_picture, drawn
 
 WEIGHTS = tiny.random_weights(tiny.CONFIG)
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -230,7 +231,9 @@ def test_command_bench_with_peers(file, tmp_path, monkeypatch):
     for name in ("llama_cpp", "torch"):
         monkeypatch.setitem(sys.modules, name, None)
     image = tmp_path / "speed.svg"
-    done = run("bench", file, "-c", 8, "--tokens", 4, "--runs", 1, "--peers", "--chart", image)
+    with drawn() as figures:
+        done = run("bench", file, "-c", 8, "--tokens", 4, "--runs", 1, "--peers", "--chart", image)
+    check_picture(figures[0])
     assert done.exit_code == 0, done.output
     for text in (
         "llama.cpp: not installed",

@@ -13,7 +13,7 @@ from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import ops
 from tests.empty import MORE, first_variants, golden, leave_garbage, without
-from tests.modes import run
+from tests.modes import Together, run
 from tests.tensors import numpy
 
 UNDRAWABLE = {
@@ -36,22 +36,6 @@ NAMES = sorted({example.name for example, _ in CALLS})
 
 def thorough(*values):
     return pytest.param(*values, marks=pytest.mark.thorough)
-
-
-class All(nn.Cell):
-    """Several networks as one graph: a graph takes longer than its operators."""
-
-    def __init__(self, networks, counts):
-        super().__init__()
-        self.networks = nn.CellList(networks)
-        ends = [int(end) for end in np.cumsum(list(counts))]
-        self.parts = tuple(zip([0, *ends[:-1]], ends, strict=True))
-
-    def construct(self, *tensors):
-        results = ()
-        for i in range(len(self.parts)):
-            results += (self.networks[i](*tensors[self.parts[i][0] : self.parts[i][1]]),)
-        return results
 
 
 class Gradients(nn.Cell):
@@ -82,15 +66,15 @@ def assert_equal(name, got, wanted):
     ("mode", "count", "name"),
     [
         *(("pynative", None, name) for name in NAMES),
-        *(("jit", 1, name) for name in NAMES[::3]),
+        *(("jit", 1, name) for name in NAMES[::6]),
         *(thorough("jit", None, name) for name in NAMES),
     ],
 )
 def test_values(mode, count, name):
-    """A graph for one shape of every third operator: it takes ten times as long as the calls."""
+    """A graph for one shape of every sixth operator: it takes ten times as long as the calls."""
     calls = [(example, shape) for example, shape in CALLS if example.name == name][:count]
     tensors = [example.tensors(shape=shape) for example, shape in calls]
-    network = All([example.network() for example, _ in calls], [len(some) for some in tensors])
+    network = Together([example.network() for example, _ in calls], [len(some) for some in tensors])
     leave_garbage()
     results = run(mode, network, [tensor for some in tensors for tensor in some])
     for (example, shape), some, result in zip(calls, tensors, results, strict=True):
@@ -121,16 +105,18 @@ def test_heads_without_elements_have_no_scale(function, ranks, integers):
 
 
 @pytest.mark.parametrize(
-    ("mode", "group"),
-    [("pynative", 0), ("pynative", 1), ("pynative", 2), ("jit", 0), thorough("jit", 1), thorough("jit", 2)],
+    ("mode", "step", "group"),
+    [("pynative", 1, 0), ("jit", 9, 0), *(thorough("jit", 3, group) for group in range(3))],
 )
-def test_more(mode, group):
+def test_more(mode, step, group):
     """Optional inputs, inputs that broadcast, axes of any rank, and the gradients of all of them."""
-    calls = MORE[group::3]
+    calls = MORE[group::step]
     tensors = [call.tensors() for call in calls]
     networks = [Gradients(call, len(some)) for call, some in zip(calls, tensors, strict=True)]
     leave_garbage()
-    results = run(mode, All(networks, map(len, tensors)), [tensor for some in tensors for tensor in some])
+    results = run(
+        mode, Together(networks, [len(some) for some in tensors]), [tensor for some in tensors for tensor in some]
+    )
     for call, some, (outputs, gradients) in zip(calls, tensors, results, strict=True):
         assert_equal(call.name, outputs, call.results)
         if call.gradients is not None:

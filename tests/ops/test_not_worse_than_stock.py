@@ -15,6 +15,7 @@ from ms_ascend_ops.samples.network import flat
 from tests.acceptance import assert_not_worse
 from tests.dtypes import FLOATS, decode, encode
 from tests.every_operator import examples
+from tests.modes import synchronous
 from tests.tensors import dtype_name, numpy
 
 
@@ -47,5 +48,6 @@ def stock(example, tensors, like):
     leaves indexing broken behind it.)
     """
     wide = [t.astype(ms.float32) if t.dtype == ms.bfloat16 else t for t in tensors]
-    results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
+    with synchronous():
+        results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
     return [decode(encode(value, dtype_name(t)), dtype_name(t)) for value, t in zip(results, like, strict=True)]

@@ -27,9 +27,11 @@ MAPPED = ("benchmarks", "cells", "export", "samples")
 
 def main() -> None:
     began = time.monotonic()
+    # As they are now: who works on while this runs adds none.
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     try:
         source, wheel = distributions()
-        read(source, wheel)
+        read(source, wheel, listed.stdout.splitlines())
         with_mindspore(wheel, "wheel")
         with_mindspore(source, "sdist")
         with_pytorch_alone(wheel)
@@ -59,11 +61,8 @@ def distributions() -> tuple[Path, Path]:
     return source, wheel
 
 
-def read(source: Path, wheel: Path) -> None:
-    """Nothing is missing, and nothing is said that leads nowhere on an index page."""
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+def read(source: Path, wheel: Path, tracked: list[str]) -> None:
+    """Nothing of the repository is missing, and nothing is said that leads nowhere on an index page."""
     with tarfile.open(source) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     missing = [path for path in tracked if path not in packed and not path.startswith(REPOSITORY_ALONE)]

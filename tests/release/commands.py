@@ -1,6 +1,6 @@
 """`bash build.sh fresh-check [COMMAND ...]`: each command of build.sh as the first one of a fresh clone.
 
-Not those that make environments of their own: release-check, cross-test, `test --clients` and `test --mindspore`.
+Not those that make environments of their own: release-check, wheel, cross-test, `test --clients`, `test --mindspore`.
 The clone, of what is committed, is in build/fresh/COMMAND, with no environment: build.sh makes one. With a few tests
 where a command runs tests. MS_ASCEND_OPS_TEST_BUILD=1 and ccache make it shorter.
 """

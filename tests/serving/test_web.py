@@ -203,4 +203,5 @@ def test_docs(address):
             for part in ("POST /v1/chat/completions", "response_format", "GET /v2/models/{name}/config", "Prometheus"):
                 assert part in text
             assert f"curl -X POST {url}/v1/embeddings -d" in text
+            assert f"curl {url}/v2/models/NAME/stats" in text
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -90,8 +91,11 @@ def ascend(soc: Sequence[str], cann: Path | None, generate_only: bool, install: 
 @main.command(name="check-cann")
 @_cann
 @click.option("--jobs", type=click.IntRange(min=1), default=2, help="Compilations at once.")
-def check_cann(cann: Path | None, jobs: int) -> None:
+@click.option("--compiler", default="g++", help="The g++, e.g. aarch64-linux-gnu-g++ for hosts with such CPUs.")
+def check_cann(cann: Path | None, jobs: int, compiler: str) -> None:
     """Compile every kernel, op_host file and the ONNX plugin against CANN's headers with g++, without an NPU."""
+    if shutil.which(compiler) is None:
+        raise click.UsageError(f"there is no compiler {compiler}")
     found = _toolkit(cann)
     if found is None or not found.has_headers:
         click.echo(f"check-cann: skipped, there is no CANN toolkit{f' at {cann}' if cann else ''}. {toolkit.HELP}")
@@ -103,7 +107,7 @@ def check_cann(cann: Path | None, jobs: int) -> None:
     with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-") as folder, ThreadPoolExecutor(jobs) as pool:
         output = Path(folder, "project")
         project.write(kernels, SOURCE, output, found.root, own_cmake=True)
-        steps = list(check.check(found, kernels, output))
+        steps = list(check.check(found, kernels, output, compiler))
         for outcome in pool.map(lambda step: step(), steps):
             click.echo(f"{'FAILED ' if outcome.error else 'ok     '} {outcome.what}")
             if outcome.error:

@@ -32,7 +32,9 @@ function fieldsOf(schema) {
 }
 
 function commandOf(path, method, schema) {
-  const address = new URL(`.${path}`, document.baseURI).href;
+  // Braces would be escaped, and mean something else to curl.
+  const place = path.replace(/{(\w+)}/g, (_, name) => name.toUpperCase());
+  const address = new URL(`.${place}`, document.baseURI).href;
   const body = schema ? ` -d '${JSON.stringify(schema.example)}'` : "";
   return `curl ${method === "get" ? "" : `-X ${method.toUpperCase()} `}${address}${body}`;
 }

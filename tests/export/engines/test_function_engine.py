@@ -110,7 +110,7 @@ def test_attention_and_rotary_embedding(inputs):
     source = type(net.layers[0]).fused_source
     assert "fused.flash_attention" in source
     assert "softmax" not in source
-    for mode in MODES:
+    for mode in MODES[:2]:
         assert_close(numpy(run(mode, net, inputs)[0]), expected[0], atol=OUTPUT)
         # A call without the mask was not shown: it goes to the stock function.
         assert_close(numpy(run(mode, net, inputs[:3])[0]), expected[1], atol=OUTPUT)
@@ -193,7 +193,7 @@ def test_a_rotary_embedding_without_a_batch(inputs):
     report = optimize(net, verify=calls, gradients=False)
     assert [e.pattern for e in report.replaced] == ["rotary embedding"] * 2
     assert "layout='SND'" in type(net).fused_source
-    for mode in MODES:
+    for mode in ("pynative", "jit"):
         assert_close(numpy(run(mode, net, calls)), expected, atol=OUTPUT)
 
 

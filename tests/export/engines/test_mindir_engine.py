@@ -12,6 +12,7 @@ from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
+from tests.modes import Together
 from tests.tensors import numpy, tensor
 
 # Spelling, pattern and operator.
@@ -63,27 +64,33 @@ def fused_in(path):
     ]
 
 
-@pytest.mark.parametrize(("cell", "pattern", "operator"), FUSED)
-def test_spellings(cell, pattern, operator, x, tmp_path):
-    net = cell()
-    stock = export_mindir(net, x, path=tmp_path / "stock", dynamic={0: (0, 1)})
+def test_spellings(x, tmp_path):
+    kinds, patterns, operators = zip(*FUSED, strict=True)
+    net, count = Together([kind() for kind in kinds]), len(kinds)
+    stock = export_mindir(net, *[x] * count, path=tmp_path / "stock", dynamic=dict.fromkeys(range(count), (0, 1)))
     report = optimize_mindir(stock, tmp_path / "fused.mindir")
-    assert [(e.pattern, e.engine, e.replaced) for e in report.entries] == [(pattern, "mindir", True)]
-    assert fused_in(tmp_path / "fused.mindir") == [operator]
+    found = [(e.pattern, e.engine, e.replaced) for e in report.entries]
+    assert sorted(found) == sorted((pattern, "mindir", True) for pattern in patterns)
+    nodes = [node for graph in graphs_of(model_of(tmp_path / "fused.mindir")) for node in graph.graph.nodes]
+    fused = [node.attributes["reg_op_name"] for node in nodes if "reg_op_name" in node.attributes]
+    assert sorted(fused) == sorted(operators)
     network = load(tmp_path / "fused.mindir")
     for shape in ((2, 3, HIDDEN), (5, 1, HIDDEN)):  # batch and sequence stay open
-        value = tensor(draw(np.random.default_rng(1), shape), "float32")
-        # Stock tanh is 1e-4 off by itself.
-        tolerance = 3e-4 if "Tanh" in cell.__name__ else 1e-5
-        assert_close(numpy(network(value)), numpy(net(value)), rtol=tolerance, atol=tolerance)
+        values = [tensor(draw(np.random.default_rng(1), shape), "float32")] * count
+        for kind, given, wanted in zip(kinds, network(*values), net(*values), strict=True):
+            # Stock tanh is 1e-4 off by itself.
+            tolerance = 3e-4 if "Tanh" in kind.__name__ else 1e-5
+            assert_close(numpy(given), numpy(wanted), rtol=tolerance, atol=tolerance, err_msg=kind.__name__)
 
 
-@pytest.mark.parametrize(("cell", "reason"), LEFT)
-def test_recognised_but_left(cell, reason, x, tmp_path):
-    stock = export_mindir(cell(), x, path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
-    assert not entry.replaced
-    assert reason in entry.text
+def test_recognised_but_left(x, tmp_path):
+    kinds, reasons = zip(*LEFT, strict=True)
+    stock = export_mindir(Together([kind() for kind in kinds]), *[x] * len(kinds), path=tmp_path / "stock")
+    entries = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert not any(entry.replaced for entry in entries)
+    # In the order of their nodes, which is not that of the cells.
+    found = [next(reason for reason in reasons if reason in entry.text) for entry in entries]
+    assert sorted(found) == sorted(reasons)
     assert fused_in(tmp_path / "fused.mindir") == []
 
 

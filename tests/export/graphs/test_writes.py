@@ -115,6 +115,20 @@ class ReadsInABranch(Reads):
         return y
 
 
+class Several(nn.Cell):
+    """One for each function, with a parameter of its own: one graph takes less time than many."""
+
+    def __init__(self, kind, functions):
+        super().__init__()
+        self.parts = nn.CellList([kind(function) for function in functions])
+
+    def construct(self, x):
+        results = ()
+        for part in self.parts:
+            results += (part(x),)
+        return results
+
+
 class WritesInABranch(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -127,16 +141,18 @@ class WritesInABranch(nn.Cell):
         return y
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_nothing_is_written(function, tmp_path):
-    entries = simplified(Reads(function), [draw(4, 8)], tmp_path)
-    assert entries or function is scaled_behind_reshape  # of which a report says nothing
+def test_nothing_is_written(tmp_path):
+    """Of a scale behind a reshape the report says that it became part of the softmax."""
+    assert simplified(Several(Reads, FUNCTIONS), [draw(4, 8)], tmp_path) == {
+        "transpose in front of a product": 3, "product with 1": 2, "transpose and back": 1,
+        "slice of everything": 1, "softmax": 1}  # fmt: skip
 
 
-@pytest.mark.parametrize("cell", [ReadsAndWrites, ReadsInABranch])
-@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f is not slice_of_everything])  # no order in MindSpore
-def test_a_parameter_is_written_afterwards(function, cell, tmp_path):
-    assert set(simplified(cell(function), [ops.abs(draw(4, 8))], tmp_path)) <= {"softmax"}  # which reads a copy
+@pytest.mark.parametrize("kind", [ReadsAndWrites, ReadsInABranch])
+def test_a_parameter_is_written_afterwards(kind, tmp_path):
+    functions = [f for f in FUNCTIONS if f is not slice_of_everything]  # MindSpore gives no order to that
+    found = simplified(Several(kind, functions), [ops.abs(draw(4, 8))], tmp_path)
+    assert set(found) <= {"softmax"}  # which reads a copy
 
 
 def test_a_branch_writes_a_parameter(tmp_path):

@@ -5,10 +5,12 @@ import pytest
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.export.files.model import read_model
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
+from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export import spellings
+from tests.modes import Together
 
 HIDDEN, SIZE = 24, 6
 
@@ -39,15 +41,9 @@ class Attention(nn.Cell):
         return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(2, 3)), -1), v)
 
 
-class Layers(nn.Cell):
-    """Two attentions: names and weights of one layer do not mix with those of another."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = Attention(), Attention()
-
-    def construct(self, x):
-        return self.first(x), self.second(x * 2)
+def joined_names(count, prefix="parts.{}."):
+    """Those of the joined weights of queries, keys and values of so many layers."""
+    return ["+".join(f"{prefix.format(i)}{part}_proj.weight" for part in ("q", "k", "v")) for i in range(count)]
 
 
 def draw(*shape):
@@ -61,9 +57,7 @@ def joined(net, inputs, folder, dynamic=None, others=()):
     report = optimize_mindir(stock, fused, level="O3")
     network = load(fused)
     for values in (inputs, *others):
-        outputs, expected = network(*values), net(*values)
-        pairs = zip(outputs, expected, strict=True) if isinstance(expected, tuple) else [(outputs, expected)]
-        for output, value in pairs:
+        for output, value in zip(flat(network(*values)), flat(net(*values)), strict=True):
             # A wider product may be summed in another order; a wrong weight or head is off by whole units.
             assert_close(output.asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-5)
     models = [read_model(path, "test") for path in (stock, fused)]
@@ -79,25 +73,22 @@ def joined(net, inputs, folder, dynamic=None, others=()):
 def test_three_layers_become_one_product(dynamic, tmp_path):
     others = [(draw(3, 1, HIDDEN),), (draw(1, 7, HIDDEN),)] if dynamic else []
     names, products = joined(Attention(), (draw(2, 5, HIDDEN),), tmp_path, dynamic, others)
-    assert names == ["q_proj.weight+k_proj.weight+v_proj.weight"]
+    assert names == joined_names(1, "")
     assert products == [3, 1]
 
 
+class Open(Attention):
+    """The shape leaves the number of heads open."""
+
+    def split(self, x, layer, index):
+        batch, length, _ = x.shape
+        return layer(x).reshape(batch, length, -1, SIZE).swapaxes(1, 2)
+
+
 def test_each_layer_for_itself(tmp_path):
-    names, products = joined(Layers(), (draw(2, 5, HIDDEN),), tmp_path)
-    assert names == [
-        "+".join(f"{layer}.{part}_proj.weight" for part in ("q", "k", "v")) for layer in ("first", "second")
-    ]
+    names, products = joined(Together([Attention(), Open()]), [draw(2, 5, HIDDEN)] * 2, tmp_path)
+    assert names == joined_names(2)
     assert products == [6, 2]
-
-
-def test_a_number_of_heads_that_the_shape_leaves_open(tmp_path):
-    class Open(Attention):
-        def split(self, x, layer, index):
-            batch, length, _ = x.shape
-            return layer(x).reshape(batch, length, -1, SIZE).swapaxes(1, 2)
-
-    assert joined(Open(), (draw(2, 5, HIDDEN),), tmp_path)[1] == [3, 1]
 
 
 def test_queries_of_another_input_stay(tmp_path):
@@ -142,11 +133,9 @@ class Shared(Attention):
         return ops.matmul(ops.softmax(ops.matmul(k, k.swapaxes(2, 3)), -1), self.split(x, self.k_proj, 1))
 
 
-@pytest.mark.parametrize(
-    "net", [Tied, Kept, Shared, lambda: Attention(bias=True)], ids=["tied", "kept", "shared", "bias"]
-)
-def test_layers_that_stay(net, tmp_path):
-    names, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path)
+def test_layers_that_stay(tmp_path):
+    net = Together([Tied(), Kept(), Shared(), Attention(bias=True)])
+    names, products = joined(net, [draw(2, 5, HIDDEN)] * 4, tmp_path)
     assert names == []
     assert products[0] == products[1]
 
@@ -204,28 +193,29 @@ def rotary_operators(path):
 
 
 @pytest.mark.parametrize(
-    ("net", "dynamic"),
+    ("networks", "open_axes"),
     [
-        (Turning, None),
-        (Turning, {0: (0, 1)}),
-        (lambda: Turning((3, 3, 3)), {0: (0,)}),
-        (lambda: Turning(mode="interleave"), None),
-        (lambda: Turning(own_tables=True), {0: (1,)}),
-        (Values, {0: (1,)}),
+        ((Turning, lambda: Turning(mode="interleave")), ()),
+        ((Turning,), (0, 1)),
+        ((lambda: Turning((3, 3, 3)),), (0,)),
+        ((lambda: Turning(own_tables=True), Values), (1,)),
     ],
-    ids=["grouped", "unknown batch and length", "alike", "interleave", "own tables", "values used twice"],
+    ids=["pairs", "unknown batch and length", "alike", "own tables and values used twice"],
 )
-def test_heads_and_rotary_embedding_by_one_operator(net, dynamic, tmp_path):
-    open_axes = (dynamic or {}).get(0, ())
+def test_heads_and_rotary_embedding_by_one_operator(networks, open_axes, tmp_path):
+    count = len(networks)
     shapes = [(3 if 0 in open_axes else 2, 1 if 1 in open_axes else 5), (1 if 0 in open_axes else 2, 5)]
-    others = [(draw(*shape, HIDDEN),) for shape in shapes]
-    names, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path, dynamic, others)
-    assert names == ["q_proj.weight+k_proj.weight+v_proj.weight"]
-    assert products == [3, 1]
-    assert rotary_operators(tmp_path / "fused.mindir") == (["QkvRotaryEmbedding"], 0)
+    others = [[draw(*shape, HIDDEN)] * count for shape in shapes]
+    net = Together([network() for network in networks])
+    names, products = joined(
+        net, [draw(2, 5, HIDDEN)] * count, tmp_path, dict.fromkeys(range(count), open_axes), others
+    )
+    assert names == joined_names(count)
+    assert products == [3 * count, count]
+    assert rotary_operators(tmp_path / "fused.mindir") == (["QkvRotaryEmbedding"] * count, 0)
     report = optimize_mindir(tmp_path / "stock.mindir", tmp_path / "again.mindir", level="O3")
     texts = [entry.text for entry in report.replaced if entry.pattern == "linear layers"]
-    assert texts == [
+    assert texts == count * [
         "q_proj, k_proj, v_proj by one product, with one weight in the file; "
         "heads and rotary embedding by qkv_rotary_embedding"
     ]
@@ -292,12 +282,11 @@ class OfValues(Turning):
         return self.mix(self.turn(q, tables), self.turn(k, tables), v)
 
 
-@pytest.mark.parametrize(
-    ("net", "turned", "parts"),
-    [(TwoTables, 2, 1), (KeysOnly, 1, 1), (AllThree, 3, 1), (NoValues, 2, 1), (Seen, 2, 1), (OfValues, 2, 1)],
-)
-def test_rotary_embeddings_that_stay(net, turned, parts, tmp_path):
-    """The product becomes one all the same."""
-    _, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path)
-    assert products[1] == 1
-    assert rotary_operators(tmp_path / "fused.mindir") == (["RotaryEmbedding"] * turned, parts)
+def test_rotary_embeddings_that_stay(tmp_path):
+    """The products become one all the same."""
+    rotated = {TwoTables: 2, KeysOnly: 1, AllThree: 3, NoValues: 2, Seen: 2, OfValues: 2}
+    net = Together([kind() for kind in rotated])
+    _, products = joined(net, [draw(2, 5, HIDDEN)] * len(rotated), tmp_path)
+    assert products[1] == len(rotated)
+    found = rotary_operators(tmp_path / "fused.mindir")
+    assert found == (["RotaryEmbedding"] * sum(rotated.values()), len(rotated))

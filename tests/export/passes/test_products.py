@@ -5,12 +5,14 @@ from collections import Counter
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, mint, nn, ops
+from mindspore import Tensor, mint, ops
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
+from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
+from tests.modes import Together
 from tests.tensors import numpy
 
 
@@ -22,24 +24,19 @@ def counts(path):
     return Counter(node.kind for graph in graphs_of(model_of(path)) for node in graph.graph.nodes)
 
 
-def simplified(function, inputs, tmp_path, dynamic=None):
-    """What is in the file before and after; both give the same for the inputs."""
+def simplified(functions, inputs, tmp_path, dynamic=None, others=()):
+    """What a file of some functions has before and after, each with two inputs of its own. It gives what they give."""
 
-    class Net(nn.Cell):
-        def construct(self, *args):
-            return function(*args)
-
-    stock = export_mindir(Net(), *inputs, path=tmp_path / "stock", dynamic=dynamic or {})
+    net = Together(functions, [2] * len(functions))
+    stock = export_mindir(net, *inputs * len(functions), path=tmp_path / "stock", dynamic=dynamic or {})
     report = optimize_mindir(stock, tmp_path / "simple.mindir", level="O1")
-    assert_same(tmp_path, inputs)
+    network = load(tmp_path / "simple.mindir")
+    for tensors in (inputs, *others):
+        wanted = flat(tuple(function(*tensors) for function in functions))
+        for one, other in zip(flat(network(*tensors * len(functions))), wanted, strict=True):
+            assert (one.shape, one.dtype) == (other.shape, other.dtype)
+            assert_close(numpy(one), numpy(other), rtol=1e-5, atol=1e-5)
     return counts(stock), counts(tmp_path / "simple.mindir"), Counter(e.pattern for e in report.replaced)
-
-
-def assert_same(tmp_path, inputs):
-    mine, theirs = load(tmp_path / "simple.mindir")(*inputs), load(tmp_path / "stock.mindir")(*inputs)
-    for one, other in zip(*([r] if isinstance(r, Tensor) else r for r in (mine, theirs)), strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        assert_close(numpy(one), numpy(other), rtol=1e-5, atol=1e-5)
 
 
 # Functions, as MindSpore reads their source; x is (2, 3, 5, 8), y (2, 3, 7, 8).
@@ -87,14 +84,14 @@ def divided(x, y):
     return (x * 0.5) @ (y.swapaxes(2, 3) / 4.0)
 
 
-@pytest.mark.parametrize(
-    "function", [at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided]
-)
-def test_spellings(function, tmp_path):
-    before, after, entries = simplified(function, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
-    assert before["Transpose"] > 0
+SPELLINGS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided)
+
+
+def test_spellings(tmp_path):
+    before, after, entries = simplified(SPELLINGS, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
+    assert before["Transpose"] >= len(SPELLINGS)
     assert after["Transpose"] == 0
-    assert entries["transpose in front of a product"] == 1
+    assert entries["transpose in front of a product"] == len(SPELLINGS)
 
 
 def heads(x, y):
@@ -118,10 +115,10 @@ def scaled_by_a_tensor(x, y):
     return x @ (y.swapaxes(2, 3) * x[:, :, :1, :7])
 
 
-@pytest.mark.parametrize("function", [heads, broadcast, one_for_all, of_integers, scaled_by_a_tensor])
-def test_what_stays(function, tmp_path):
-    before, after, entries = simplified(function, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
-    assert after["Transpose"] == before["Transpose"] == 1
+def test_what_stays(tmp_path):
+    functions = heads, broadcast, one_for_all, of_integers, scaled_by_a_tensor
+    before, after, entries = simplified(functions, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
+    assert after["Transpose"] == before["Transpose"] == len(functions)
     assert not entries
 
 
@@ -137,14 +134,14 @@ def scaled_and_used_elsewhere(x, y):
 
 @pytest.mark.parametrize(("function", "folded"), [(used_elsewhere, 1), (scaled_and_used_elsewhere, 0)])
 def test_a_transpose_that_is_used_elsewhere_stays_for_that(function, folded, tmp_path):
-    _, after, entries = simplified(function, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
+    _, after, entries = simplified([function], (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
     assert after["Transpose"] == 1
     assert entries["transpose in front of a product"] == folded
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_dtypes(dtype, tmp_path):
-    _, after, _ = simplified(at, (draw(2, 3, 5, 8, dtype=dtype), draw(2, 3, 7, 8, dtype=dtype)), tmp_path)
+def test_half_precision(tmp_path):
+    inputs = draw(2, 3, 5, 8, dtype=np.float16), draw(2, 3, 7, 8, dtype=np.float16)
+    _, after, _ = simplified([at], inputs, tmp_path)
     assert after["BatchMatMul"] == 1
 
 
@@ -156,23 +153,19 @@ def attention(x, y):
     return (weights @ keys).swapaxes(1, 2).reshape(batch, length, 24)
 
 
-@pytest.mark.parametrize("sizes", [(2, 5, 7), (1, 1, 9), (4, 2, 1)])
-def test_products_of_any_sizes(sizes, tmp_path):
-    batch, length, past = sizes
+def test_products_of_any_sizes(tmp_path):
+    others = [(draw(b, 3, length, 8), draw(b, 3, past, 8)) for b, length, past in ((1, 1, 9), (4, 2, 1))]
     open_sizes = {0: (0, 2), 1: (0, 2)}
-    before, after, _ = simplified(attention, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path, open_sizes)
+    before, after, _ = simplified([attention], (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path, open_sizes, others)
     assert (before["MatMulExt"], before["BatchMatMul"]) == (2, 0)
     assert (after["MatMulExt"], after["BatchMatMul"]) == (0, 2)
     assert after["Transpose"] == 1
-    assert_same(tmp_path, (draw(batch, 3, length, 8), draw(batch, 3, past, 8)))
 
 
-@pytest.mark.parametrize("batches", [(2, 2), (1, 3), (3, 1)])
-def test_batches_that_may_differ_are_broadcast(batches, tmp_path):
-    open_sizes = {0: (0,), 1: (0,)}
-    _, after, _ = simplified(at, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path, open_sizes)
+def test_batches_that_may_differ_are_broadcast(tmp_path):
+    others = [(draw(one, 3, 5, 8), draw(other, 3, 7, 8)) for one, other in ((1, 3), (3, 1))]
+    _, after, _ = simplified([at], (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path, {0: (0,), 1: (0,)}, others)
     assert (after["MatMulExt"], after["Transpose"]) == (1, 1)
-    assert_same(tmp_path, (draw(batches[0], 3, 5, 8), draw(batches[1], 3, 7, 8)))
 
 
 # y holds two heads, which three of x share each.
@@ -209,21 +202,19 @@ def repeated_first(x, y):
 
 
 @pytest.mark.parametrize(
-    ("function", "grouped", "copies"),
+    ("functions", "grouped", "copies"),
     [
-        (scores, 1, 0),
-        (mixed, 2, 0),
-        (repeated_in_use, 1, 1),
-        (repeated_in_another_order, 0, 1),
-        (repeated_first, 0, 1),
+        ((scores, mixed), 3, 0),
+        ((repeated_in_use,), 1, 1),
+        ((repeated_in_another_order, repeated_first), 0, 2),
     ],
 )
 @pytest.mark.parametrize("shape", [(2, 6, 5, 4), (1, 6, 1, 4)])
-def test_heads_that_share_keys(function, grouped, copies, shape, tmp_path):
+def test_heads_that_share_keys(functions, grouped, copies, shape, tmp_path):
     inputs = draw(*shape), draw(shape[0], 2, 7, 4)
-    before, after, entries = simplified(function, inputs, tmp_path)
+    before, after, entries = simplified(functions, inputs, tmp_path)
     spread = ("BroadcastTo", "Tile")
-    assert sum(before[kind] for kind in spread) > 0
+    assert sum(before[kind] for kind in spread) >= len(functions)
     assert sum(after[kind] for kind in spread) == copies
     assert entries["repeated heads"] == grouped
 
@@ -231,13 +222,12 @@ def test_heads_that_share_keys(function, grouped, copies, shape, tmp_path):
 @pytest.mark.parametrize(("axis", "grouped"), [(2, 1), (0, 0)])
 def test_heads_that_share_keys_of_any_number(axis, grouped, tmp_path):
     """Of positions; of sequences queries and keys may have other numbers."""
-    _, after, entries = simplified(
-        scores, (draw(2, 6, 5, 4), draw(2, 2, 7, 4)), tmp_path, {0: (0,) * (axis == 0), 1: (axis,)}
-    )
+    batch, length = (3, 7) if axis == 0 else (2, 9)
+    others = [(draw(batch, 6, 5, 4), draw(batch, 2, length, 4))]
+    open_sizes = {0: (0,) * (axis == 0), 1: (axis,)}
+    _, after, entries = simplified([scores], (draw(2, 6, 5, 4), draw(2, 2, 7, 4)), tmp_path, open_sizes, others)
     assert entries["repeated heads"] == grouped
     assert after["BroadcastTo"] == 1 - grouped
-    batch, length = (3, 7) if axis == 0 else (2, 9)
-    assert_same(tmp_path, (draw(batch, 6, 5, 4), draw(batch, 2, length, 4)))
 
 
 def there_and_back(x, y):
@@ -252,14 +242,7 @@ def ones_that_do_something(x, y):
     return ops.sin(x.astype(ms.int32) / 1), ops.cos(y[:, :, :, :1] * Tensor(np.ones((8,), np.float32)))
 
 
-@pytest.mark.parametrize(
-    ("function", "entries"),
-    [
-        (there_and_back, {"transpose and back": 1}),
-        (one_and_one, {"product with 1": 2}),
-        (ones_that_do_something, {}),
-    ],
-)
-def test_what_hands_on_what_it_gets_is_left_out(function, entries, tmp_path):
-    *_, found = simplified(function, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
-    assert found == entries
+def test_what_hands_on_what_it_gets_is_left_out(tmp_path):
+    functions = there_and_back, one_and_one, ones_that_do_something
+    *_, found = simplified(functions, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
+    assert found == {"transpose and back": 1, "product with 1": 2}

@@ -59,7 +59,11 @@ def _measured(cases, folder):
     ]
     result = {}
     for (text, dtype), few, many in zip(cases, totals[::2], totals[1::2], strict=True):
-        shapes = [shape for launch in text.split(LAUNCHES) for shape in launch.split()[1:]]
-        elements = max(math.prod(map(int, shape.split(","))) for shape in shapes)
-        result[text, dtype] = (many - few) / (MANY - FEW) / elements
+        result[text, dtype] = (many - few) / (MANY - FEW) / largest(text)
     return result
+
+
+def largest(text):
+    """Elements of the largest input."""
+    shapes = [shape for launch in text.split(LAUNCHES) for shape in launch.split()[1:]]
+    return max(math.prod(map(int, shape.split(","))) for shape in shapes)

@@ -12,9 +12,9 @@ from ms_ascend_ops.samples.cases import Case
 
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.certificate import accuracy, behaviour, evidence
-from ms_ascend_ops.certificate.certificate import PARTS, certify
+from ms_ascend_ops.certificate.certificate import PARTS, OfOperator, certify
 from ms_ascend_ops.certificate.finding import RULES, Finding
-from ms_ascend_ops.certificate.page import write_page
+from ms_ascend_ops.certificate.page import _cell, write_page
 from tests.browser import check_in_browser
 from tests.pages import check_page
 
@@ -115,6 +115,16 @@ def test_special_values_that_get_lost_are_found(monkeypatch):
 
 def test_every_rule_belongs_to_a_part():
     assert [rule for rules in PARTS.values() for rule in rules] == list(RULES)
+
+
+def test_a_comparison_of_numpy_counts_as_any_other():
+    given = [np.True_, np.False_, None, True]
+    findings = [Finding("stock", "silu_mul float32 3x33: y", passed, "") for passed in given]
+    one = OfOperator("silu_mul", "", 1, [], {}, findings=findings)
+    assert not one.passed
+    assert len(one.failed) == 1
+    assert one.counts == {"passed": 2, "FAILED": 1, "not judged": 1}
+    assert _cell(one, "stock") == {"kind": "failed", "text": "1 of 4 failed"}
 
 
 def test_names_are_checked():

@@ -10,6 +10,7 @@ from ms_ascend_ops.benchmarks.providers import PROVIDERS
 from ms_ascend_ops.__main__ import COMMANDS, main
 from ms_ascend_ops.commands.bench import MEASURED
 from ms_ascend_ops.library import native
+from tests.pictures import check_picture, drawn
 
 
 def test_help_lists_every_command():
@@ -48,8 +49,12 @@ def bench(monkeypatch):
 def test_compare_and_gate(bench, tmp_path):
     """Against runs with impossible times, so that the outcome does not depend on the machine."""
     path = tmp_path / "new.json"
-    done = bench("--shapes", "3x33", "--json", path, "--plot", tmp_path / "b.png", "--roofline", tmp_path / "r.png")
+    with drawn() as figures:
+        done = bench("--shapes", "3x33", "--json", path, "--plot", tmp_path / "b.png", "--roofline", tmp_path / "r.png")
     assert done.exit_code == 0, done.output
+    assert len(figures) == 2
+    for figure in figures:
+        check_picture(figure)
     assert (tmp_path / "b.png").stat().st_size > 1000
     assert (tmp_path / "r.png").stat().st_size > 1000
     run = json.loads(path.read_text())

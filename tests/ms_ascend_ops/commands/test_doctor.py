@@ -63,6 +63,15 @@ def test_environment(monkeypatch, tmp_path):
     assert "1 to put right: environment" in done.output
 
 
+def test_rows_of_a_table_that_wrap_go_on_below_their_second_column(monkeypatch):
+    row = "certify  needs jinja2, matplotlib, pybind11, rich, scipy, numpy"
+    found = doctor.Check("commands", "absent", f"a  needs b\n{row}")
+    monkeypatch.setattr(doctor, "_CHECKS", {"commands": lambda part: found})
+    lines = CliRunner().invoke(main, ["doctor"]).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].index("needs") == len(lines[2]) - len(lines[2].lstrip())
+
+
 def test_library(monkeypatch, tmp_path):
     only(monkeypatch, "kernel library")
     monkeypatch.setattr(doctor, "__version__", "99.0")
@@ -99,6 +108,15 @@ def test_products(monkeypatch):
         "warning",
         "plain loops, which are slower: switched off by MS_ASCEND_OPS_ONEDNN",
     )
+
+
+def test_products_without_mindspore(monkeypatch):
+    """The library tells, as it does beside PyTorch."""
+    only(monkeypatch, "products")
+    monkeypatch.setattr(doctor, "_installed", lambda _: None)
+    check = examined()["products"]
+    assert check.status == "warning"
+    assert check.found.startswith("plain loops, which are slower: no libdnnl.so")
 
 
 def test_loops(monkeypatch):

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from ms_ascend_ops.commands.profile import profile
 from ms_ascend_ops.profiler import record
+from tests.pictures import check_picture, drawn
 
 RMS_NORM = ("rms_norm", "--shape", "480,1024", "--dtype", "bfloat16")
 
@@ -29,8 +30,10 @@ def test_says_that_it_predicts_and_what_bounds_the_kernel():
 
 def test_writes_a_trace_a_picture_and_figures(tmp_path):
     files = {"--json": "p.json", "--trace": "t.json", "--png": "p.png"}
-    result = run(*RMS_NORM, *[part for option, name in files.items() for part in (option, tmp_path / name)])
+    with drawn() as figures:
+        result = run(*RMS_NORM, *[part for option, name in files.items() for part in (option, tmp_path / name)])
     assert result.exit_code == 0, result.output
+    check_picture(figures[0])
     saved = json.loads((tmp_path / "p.json").read_text())["case"]
     assert saved["predicted"] is True
     assert saved["us"] > saved["kernel_us"] > saved["bound_us"] > 0
