@@ -29,7 +29,7 @@ def attention(
     unknown = any(others.get(name) is not None for name in ("softcap", "head_mask", "s_aux", "position_bias"))
     if unknown or (dropout and module.training) or query.shape[-1] > 256:
         stock = sys.modules[type(module).__module__].eager_attention_forward
-        return stock(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+        return stock(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)  # type: ignore[no-any-return]
     mask = attention_mask
     if mask is not None and mask.ndim == 4:
         mask = mask[:, :, :, : key.shape[-2]]

@@ -43,7 +43,7 @@ def is_module(network: Any) -> bool:
 
 def optimize(
     network: Any,
-    verify: Sequence[Any] | Mapping[str, Any],
+    verify: Sequence[Any] | Mapping[str, Any] | None,
     *,
     gradients: bool = False,
     tolerance: float | None = None,
