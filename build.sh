@@ -452,10 +452,11 @@ clients() {
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
     local files
-    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -v '^tests/\(mindformers\|torch_npu\)/')
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -Ev '^tests/(mind(formers|nlp)|torch_npu)/')
     run_pytest -m clients "${files[@]}" "$@"
     clients_torch_npu "$@"
     clients_mindformers "$@"
+    clients_mindnlp "$@"
 }
 
 # The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
@@ -509,6 +510,21 @@ clients_mindformers() {
         setproctitle jieba rouge_chinese nltk "datasets<4" "pandas<3.1" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
     logged mindformers_install python -m pip install "numpy==1.26.4"
     run_pytest -m clients tests/mindformers "$@"
+}
+
+# MindNLP runs with MindSpore 2.7.0 and these.
+clients_mindnlp() {
+    local environment="$PWD/build/clients-mindnlp"
+    if [ ! -x "$environment/bin/pip" ]; then
+        apart env -u VIRTUAL_ENV python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing MindNLP and what it needs into $environment; the first time this takes some minutes."
+    logged mindnlp_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.7.0" \
+        "mindnlp==0.5.1" "transformers==4.57.1" "datasets==4.0.0" "pyarrow<21" "diffusers==0.35.2" "peft==0.17.1" \
+        "accelerate==1.10.1" "numpy<2" "pandas<3"
+    run_pytest -m clients tests/mindnlp "$@"
 }
 
 clean() {

@@ -35,7 +35,7 @@ from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.graph_writes import describe_view, note
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
-from ms_ascend_ops.mindspore_versions import current_amp_strategy, device_target, soc_version
+from ms_ascend_ops.mindspore_versions import current_amp_strategy, device_target, dtype_name, soc_version
 from ms_ascend_ops.mixed_precision import caster
 from ms_ascend_ops.routing import ROUTERS, Makers, Routed
 
@@ -379,7 +379,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         forms = [(None, None) if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors]
         key = (attributes, *forms)
         if key not in self._accepted:
-            self._check([shape for shape, _ in forms], [dtype and str(dtype) for _, dtype in forms], attributes)
+            self._check([shape for shape, _ in forms], [dtype and dtype_name(dtype) for _, dtype in forms], attributes)
             if len(self._accepted) >= _REMEMBERED:
                 self._accepted.clear()
             self._accepted.add(key)

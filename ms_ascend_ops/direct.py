@@ -21,7 +21,7 @@ import numpy as np
 from mindspore import Tensor
 
 from ms_ascend_ops.library import native
-from ms_ascend_ops.mindspore_versions import numpy_bfloat16, private, traced
+from ms_ascend_ops.mindspore_versions import dtype_name, has_fault, numpy_bfloat16, private, traced
 from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["casting", "direct", "recorded", "recording", "usable"]
@@ -62,7 +62,8 @@ def direct(
     The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
     `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
     """
-    if _casting is None or recording is _always or any(private(name) is None for name in _NEEDED):
+    known = not (_casting is None or recording is _always or any(private(name) is None for name in _NEEDED))
+    if not known or has_fault("memory of tensors"):
         return None
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}
@@ -108,7 +109,7 @@ class _Recorded(_FUNCTION or object):  # type: ignore[misc]
 
 
 def _zeros(like: Tensor) -> Tensor:
-    return Tensor.from_numpy(np.zeros(like.shape, _dtypes()[str(like.dtype).lower()]))
+    return Tensor.from_numpy(np.zeros(like.shape, _dtypes()[dtype_name(like.dtype)]))
 
 
 @cache

@@ -60,7 +60,7 @@ class _Size(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.add_prim_attr("constexpr_prim", True)
 
     def __call__(self, tensor: Tensor) -> int:
-        return int(tensor.size)
+        return math.prod(tensor.shape)  # MindNLP makes a method of `size`
 
     def __infer__(self, tensor: dict[str, Any]) -> dict[str, Any]:
         sizes = tuple(tensor["shape"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
     "RecordingContext",
     "current_amp_strategy",
     "device_target",
+    "dtype_name",
     "glog_level",
     "has_fault",
     "numpy_bfloat16",
@@ -39,7 +41,7 @@ __all__ = [
 ]
 
 # docs/ascend.md says what was run with each of them.
-TRIED = ("2.7.1", "2.8.0", "2.9.0", "2.10.0")
+TRIED = ("2.7.0", "2.7.1", "2.8.0", "2.9.0", "2.10.0")
 
 _log = logging.getLogger("ms_ascend_ops")
 
@@ -58,8 +60,8 @@ class Fault:
     """What MindSpore does wrong in the versions from `first` to `last`, and what this library does about it."""
 
     name: str
-    first: tuple[int, int]
-    last: tuple[int, int]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
     remedy: str
 
 
@@ -99,6 +101,13 @@ FAULTS = (
         " stock construct for bfloat16",
     ),
     Fault(
+        "memory of tensors",
+        (2, 7, 0),
+        (2, 7, 0),
+        "_data_ptr of a tensor that NumPy made is null until MindSpore has computed with it: operators are called by"
+        " MindSpore, slower",
+    ),
+    Fault(
         "searchsorted",
         (2, 7),
         (2, 9),
@@ -108,16 +117,21 @@ FAULTS = (
 )
 
 
-def version() -> tuple[int, int]:
-    """The two first numbers of MindSpore's version."""
+def version() -> tuple[int, ...]:
+    """The numbers of MindSpore's version."""
     return _numbers(ms.__version__)
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype of MindSpore, as the definitions write it; MindNLP puts `mindspore.` in front of it."""
+    return str(dtype).lower().rsplit(".", 1)[-1]
 
 
 def has_fault(name: str) -> bool:
     """Whether this MindSpore has one of `FAULTS`, on the device of this moment."""
     (fault,) = (fault for fault in FAULTS if fault.name == name)
     concerned = not name.endswith("on a CPU") or device_target() == "CPU"
-    return concerned and fault.first <= version() <= fault.last
+    return concerned and fault.first <= version()[: len(fault.first)] <= fault.last
 
 
 @cache
@@ -129,14 +143,13 @@ def private(name: str) -> Any:
             return getattr(import_module(module), name)
         except (ImportError, AttributeError):
             continue
-    if version() not in [_numbers(tried) for tried in TRIED]:
+    if version()[:2] not in [_numbers(tried)[:2] for tried in TRIED]:
         _log.warning("MindSpore %s has no %s.%s: %s", ms.__version__, entry.modules[0], name, entry.without)
     return None
 
 
-def _numbers(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 _find_jit_context = private("jit_context")

@@ -13,7 +13,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor
 
-from ms_ascend_ops.mindspore_versions import private
+from ms_ascend_ops.mindspore_versions import dtype_name, private
 from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["caster"]
@@ -35,7 +35,7 @@ def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, 
     def cast(kind: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         if not all(isinstance(tensor, Tensor) for tensor in tensors):
             return tensors
-        dtypes = tuple(str(tensor.dtype).lower() for tensor in tensors)
+        dtypes = tuple(dtype_name(tensor.dtype) for tensor in tensors)
         wanted = _DTYPES.get(kind, "")
         key = wanted, dtypes
         if key not in chosen:

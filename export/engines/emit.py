@@ -17,7 +17,7 @@ from ms_ascend_ops.export.graphs.trace import Trace, unobserved
 from ms_ascend_ops.export.matching.expressions import Expressions
 from ms_ascend_ops.export.matching.find import Found
 
-__all__ = ["NotPortableError", "emit", "moved_texts", "path_to"]
+__all__ = ["NotPortableError", "Writer", "emit", "moved_texts", "path_to"]
 
 _OPERATORS = {
     **dict.fromkeys(("Add", "Adds", "AddExt", "AddScalar"), "+"),
@@ -35,12 +35,7 @@ class NotPortableError(Exception):
 
 def emit(cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> list[str]:
     """The statements of a construct that does what was watched, with fused operators where they were found."""
-    writer = _Writer(cell, seen, found)
-    for node in seen.graph.nodes:  # sub-cells in the order in which they were called
-        if node.kind == CALL and id(node) in writer.needed:
-            writer.text(node)
-    result = writer.structure(seen.result)
-    return [*writer.lines, f"return {result}"]
+    return Writer(cell, seen, found).statements()
 
 
 def moved_texts(found: Found, texts: Sequence[str]) -> list[str]:
@@ -61,8 +56,10 @@ def moved_texts(found: Found, texts: Sequence[str]) -> list[str]:
     return made
 
 
-class _Writer:
-    def __init__(self, cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> None:
+class Writer:
+    """Writes the statements of `emit`. `path` and `is_trained` are about MindSpore's cells."""
+
+    def __init__(self, cell: Any, seen: Trace, found: Sequence[Found]) -> None:
         self.cell, self.seen = cell, seen
         self.lines: list[str] = []
         self._texts: dict[int, str] = {}
@@ -70,6 +67,30 @@ class _Writer:
         self._expressions = Expressions()
         self._count = 0
         self.needed = self._needed()
+
+    def statements(self) -> list[str]:
+        """All of them."""
+        for node in self.seen.graph.nodes:  # sub-cells in the order in which they were called
+            if node.kind == CALL and id(node) in self.needed:
+                self.text(node)
+        result = self.structure(self.seen.result)
+        return [*self.lines, f"return {result}"]
+
+    def path(self, name: str) -> str:
+        """How a sub-cell or a parameter is reached."""
+        return path_to(self.cell, name)
+
+    def is_trained(self, name: str) -> bool:
+        """Whether a parameter gets a gradient."""
+        *path, last = name.split(".")
+        owner = self.cell
+        for part in path:
+            owner = owner._cells[part]
+        return bool(owner._params[last].requires_grad)
+
+    def cast(self, text: str, dtype: str) -> str:
+        """A conversion."""
+        return f"{text}.astype(mindspore.{dtype})"
 
     def _needed(self) -> set[int]:
         seen: set[int] = set()
@@ -110,7 +131,7 @@ class _Writer:
         if node.kind == INPUT:
             return str(node.name)
         if node.kind == PARAMETER:
-            return path_to(self.cell, node.name)
+            return self.path(node.name)
         if id(node) in self._fused:
             return self._write_fused(*self._fused[id(node)])
         if id(node) in self.seen.calls:
@@ -138,11 +159,7 @@ class _Writer:
         """Whether no parameter needs a gradient through a value; what comes from outside counts as such."""
         if node.kind != PARAMETER:
             return node.kind in (INPUT, CONSTANT)
-        *path, name = node.name.split(".")
-        owner = self.cell
-        for part in path:
-            owner = owner._cells[part]
-        return not owner._params[name].requires_grad
+        return not self.is_trained(node.name)
 
     def _write_call(self, node: Node) -> str:
         positional = node.attributes["positional"]
@@ -150,14 +167,14 @@ class _Writer:
         arguments = [self.text(i) for i in node.inputs[:count]]
         named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
         arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
-        path = path_to(self.cell, node.name)
+        path = self.path(node.name)
         if "without" in node.attributes:
             path += f".{name_without(node.attributes['without'])}"
         return self._assigned(f"{path}({', '.join(arguments)})")
 
     def _write_constant(self, node: Node) -> str:
         if node.name:
-            return path_to(self.cell, node.name)
+            return self.path(node.name)
         if node.shape is not None:
             if unobserved(node) or node.value.size != 1 or node.dtype not in ("float32", "float16", "bfloat16"):
                 raise NotPortableError("it uses a tensor that is no parameter")
@@ -180,7 +197,7 @@ class _Writer:
         if node.kind == "Neg":
             return self._assigned(f"-{self.text(node.inputs[0])}")
         if node.kind == "Cast":
-            return self._assigned(f"{self.text(node.inputs[0])}.astype(mindspore.{node.dtype})")
+            return self._assigned(self.cast(self.text(node.inputs[0]), node.dtype))
         if node.kind == "MakeTuple":
             return self.structure(tuple(node.inputs))
         raise NotPortableError(f"it also executes {node.kind}, which is left to the rewrite engine")

@@ -29,6 +29,8 @@ from ms_ascend_ops.export.graphs.probe import sub_cells
 from ms_ascend_ops.export.graphs.state import State
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
+from ms_ascend_ops.export.modules.optimize import is_module
+from ms_ascend_ops.export.modules.optimize import optimize as optimize_module
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
 
@@ -57,7 +59,7 @@ def optimize(
     their next call, since they may hold the old constructs.
 
     Args:
-        net: the network.
+        net: the network. Modules of MindNLP, which are no cells, are taken, too: docs/substitution.md.
         verify: inputs of `net`. When given, it runs on them before and after, in evaluation mode, and the report says
             how much the outputs differ, and in which mode they were compared; beyond the tolerance everything is put
             back. Each run starts from the state that the network has now, which is there again in the end: parameters
@@ -88,6 +90,8 @@ def optimize(
         TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is asked for without `verify`.
         ValueError: `level` or `engines` names something that there is not.
     """
+    if is_module(net):
+        return optimize_module(net, verify, gradients=gradients, tolerance=tolerance, level=level, patterns=patterns)
     if not isinstance(net, nn.Cell):
         raise TypeError(f"optimize: net must be a mindspore.nn.Cell, got {type(net).__name__}")
     if (gradients or graph) and verify is None:

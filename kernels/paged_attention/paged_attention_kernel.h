@@ -1,7 +1,7 @@
 /*!
  * Attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the block
  * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, or as
- * many as a window has, those before it up to one less each.
+ * many as a window has, those before it up to one less each. With a soft cap c the softmax is of c * tanh(score / c).
  *
  * Plan: that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that share
  * one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a block
@@ -19,6 +19,7 @@
 #include "kernel_operator.h"
 #include "paged_attention_tiling.h"
 #include "primitives/attention_edges.h"
+#include "primitives/ones.h"
 #include "primitives/online_softmax.h"
 #include "primitives/products.h"
 #include "primitives/tile.h"
@@ -58,6 +59,7 @@ public:
             softmax_.InitParts(pipe);
         }
         edges_.Init(pipe);
+        ones_ = BlockOfOnes(onesBuf_, pipe);
         if (tiling.tokens > 1) {
             pipe.InitBuffer(queryQueue_, 1, tiling.chunkRows * AttentionStride(tiling.headSize) * sizeof(T));
         }
@@ -201,6 +203,9 @@ private:
             }
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
                 const AscendC::LocalTensor<float> z = softmax_.Scores(scoresGm_[buffer], row, cols, tiling_.scale);
+                if (tiling_.softcap > 0.0f) {
+                    Cap(z, static_cast<int32_t>(softmax_.ChunkAt(row) * AttentionStride(cols)));
+                }
                 if (first < seenByAll.begin || first + cols > seenByAll.end) {
                     Hide(z, row, first, cols);
                 }
@@ -325,6 +330,18 @@ private:
         }
     }
 
+    // c * tanh(z / c) = c - 2 c / (exp(2 z / c) + 1), whose error is that of rounding a score of c. An infinite exp
+    // gives c, and NaN stays what it is.
+    __aicore__ inline void Cap(const AscendC::LocalTensor<float>& z, int32_t count) const
+    {
+        AscendC::Muls(z, z, 2.0f / tiling_.softcap, count);
+        AscendC::Exp(z, z, count);
+        AscendC::Adds(z, z, 1.0f, count);
+        OneOver(z, ones_, z, count);
+        AscendC::Muls(z, z, -2.0f * tiling_.softcap, count);
+        AscendC::Adds(z, z, tiling_.softcap, count);
+    }
+
     // Keys behind each row's token, and in front of its window.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, uint32_t row, uint64_t first, uint32_t cols)
     {
@@ -366,6 +383,8 @@ private:
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queryQueue_;
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::LocalTensor<float> ones_;
     View view_{};
     AttentionRange seen_{};   // keys of the tile's tokens
     uint64_t partKeys_ = 0;   // of a part

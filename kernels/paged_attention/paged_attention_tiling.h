@@ -46,6 +46,7 @@ struct PagedAttentionTilingData {
     uint32_t chunkRows;
     uint32_t cores;
     float scale;
+    float softcap;       // 0: none
     uint32_t leastPart;  // keys
 };
 
@@ -92,10 +93,13 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.valueSize = static_cast<uint32_t>(valueSize);
 
     const uint64_t keys = std::min(tiling.tableBlocks, uint64_t{INT32_MAX}) * tiling.blockSize;
+    tiling.window = CheckedWindow(params.window);
+    // A tile sees no more keys than the windows of its tokens cover.
+    const uint64_t seen = tiling.window == 0 ? keys : std::min(keys, tiling.window + std::max<uint64_t>(1, tokens) - 1);
     const bool host = platform.tileBytes != 0;
     const uint64_t wanted = host ? paged_attention::HOST_TASKS : paged_attention::CHIP_TASKS;
     const auto tasksOf = [&](uint64_t keyHeadsOfTile) {
-        return batch * CeilDiv(keyHeads, keyHeadsOfTile) * CeilDiv(keys, paged_attention::LeastPart(keyHeadsOfTile));
+        return batch * CeilDiv(keyHeads, keyHeadsOfTile) * CeilDiv(seen, paged_attention::LeastPart(keyHeadsOfTile));
     };
     // A single token takes as many key heads as a tile has rows for and leave tasks enough: pages are then read in
     // longer pieces. For 2048 keys of 8 heads and 8 sequences, float16, a 910B takes 114 us so, and 265 with one
@@ -107,7 +111,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
 
     // Besides what a softmax takes: a row of query on its way into a matrix of their own, and one of a part.
     const uint64_t rowBytes = RoundUp(headSize, CUBE_SIDE) * bytes + RoundUp(valueSize, CUBE_SIDE) * sizeof(float);
-    const Tiles tiles = PlanTiles(tokens * shared * tileKeyHeads, keys, valueSize, bytes, 0, rowBytes, platform);
+    const Tiles tiles = PlanTiles(tokens * shared * tileKeyHeads, seen, valueSize, bytes, 0, rowBytes, platform);
     tileKeyHeads = std::max<uint64_t>(1, std::min(tileKeyHeads, tiles.rows / shared));
     tiling.tileKeyHeads = static_cast<uint32_t>(tileKeyHeads);
     tiling.keyTiles = CeilDiv(keyHeads, tileKeyHeads);
@@ -126,10 +130,10 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.tiles = batch * tiling.keyTiles * tiling.headTiles * tiling.tokenTiles;
     const uint64_t leastPart = paged_attention::LeastPart(tileKeyHeads);
     tiling.parts =
-        std::max<uint64_t>(1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, leastPart)));
+        std::max<uint64_t>(1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(seen, leastPart)));
     tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
-    tiling.window = params.window > 0 ? static_cast<uint64_t>(params.window) : 0;
+    tiling.softcap = CheckedSoftCap(params.softcap);
     tiling.leastPart = static_cast<uint32_t>(leastPart);
     const uint64_t productRows = tileKeyHeads == 1 ? tiles.rows : shared;
     tiling.scores = PlanCube(productRows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
@@ -146,7 +150,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
                                       uint64_t{512});
     LaunchConfig config;
     // The table has room for so much work: lengths are not known here.
-    const uint64_t work = batch * heads * tokens * keys * headSize;
+    const uint64_t work = batch * heads * tokens * seen * headSize;
     config.blockDim = Cores(tiling.tasks, work, platform);
     tiling.cores = config.blockDim;
     tiling.sharedWorkspace = tiling.workspacePerCore * config.blockDim;

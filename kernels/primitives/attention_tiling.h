@@ -47,6 +47,23 @@ inline void CheckSizes(uint64_t headSize, uint64_t valueSize, uint64_t most)
     }
 }
 
+// The keys that a query sees at most; 0: all.
+inline uint64_t CheckedWindow(int64_t window)
+{
+    if (window < 0) {
+        Refuse("window must be at least 0, got " + std::to_string(window));
+    }
+    return static_cast<uint64_t>(window);
+}
+
+inline float CheckedSoftCap(float cap)
+{
+    if (!(cap >= 0.0f && cap <= 1e30f)) {
+        Refuse("softcap must be at least 0 and at most 1e30, got " + std::to_string(cap));
+    }
+    return cap;
+}
+
 // Cores worth starting for tasks that multiply `work` pairs of numbers in all.
 inline uint32_t Cores(uint64_t tasks, uint64_t work, const Platform& platform)
 {

@@ -136,7 +136,7 @@ void Describe(const Sizes& sizes, const Work& work, TILING& tiling)
     tiling.headSize = static_cast<uint32_t>(sizes.headSize);
     tiling.valueSize = static_cast<uint32_t>(sizes.valueSize);
     tiling.causal = work.causal ? 1 : 0;
-    tiling.window = work.window > 0 ? static_cast<uint64_t>(work.window) : 0;
+    tiling.window = CheckedWindow(work.window);
     tiling.scale = work.scale;
     tiling.queryBatch = sizes.heads * sizes.queryLength * sizes.headSize;
     tiling.outBatch = sizes.heads * sizes.queryLength * sizes.valueSize;

@@ -1,4 +1,4 @@
-"""Sizes of heads, the window, and slots of the cache."""
+"""Sizes of heads, the window, the soft cap, and slots of the cache."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ _sizes_and_window = head_sizes_and_window("paged_attention", ("query", "key_cach
 
 def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
     _sizes_and_window(shapes, attributes)
+    if not 0 <= attributes["softcap"] <= 1e30:
+        raise ValueError(
+            f"paged_attention: softcap must be 0 (none) or more, and at most 1e30, got {attributes['softcap']}"
+        )
     limits = registry.op_spec("paged_attention").limits
     cache = shapes[1]
     if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] > limits["slots"]:

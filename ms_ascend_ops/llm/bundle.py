@@ -208,6 +208,7 @@ def _config(values: Mapping[str, Any]) -> ModelConfig:
         given["rope_scaling"] = RopeScaling(**scaling)
     given["end_tokens"] = tuple(given["end_tokens"])
     given["windows"] = tuple(given.get("windows", ()))
+    given.pop("query_key_norm", None)  # of older bundles: the architecture says it
     config = ModelConfig(**given)
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
     kinds["int | None"] = (int, type(None))
@@ -241,7 +242,7 @@ def _check_graph(
     path: Path, graph: Any, sizes: Mapping[str, tuple[int, ...]], config: ModelConfig, blocks: int, context: int
 ) -> None:
     """The kernels write where slots say: the cache must be as large as the file says."""
-    from ms_ascend_ops.llm.graph import KEY_CACHE, ROPE  # noqa: PLC0415
+    from ms_ascend_ops.llm.graph import COSINES, KEY_CACHE  # noqa: PLC0415
 
     shapes = [spec.shape for spec in graph.inputs]
     if (
@@ -253,8 +254,8 @@ def _check_graph(
     expected = (blocks, BLOCK, config.key_heads, config.head_size)
     if caches != [expected] * config.layers:
         raise ValueError(f"{path}: the cache of its graph must have the shape {expected} in {config.layers} layers")
-    rope = next((size for name, size in sizes.items() if name.endswith(ROPE)), None)
-    if rope != (context, config.rotary_pairs):
+    angles = [size for name, size in sizes.items() if name.endswith(COSINES)]
+    if angles != [(context, config.rotary_pairs)] * (2 if config.local_base else 1):
         raise ValueError(f"{path}: the angles of its graph must have the shape {(context, config.rotary_pairs)}")
     embedding = next((size for name, size in sizes.items() if name.endswith("embedding")), None)
     if embedding != (config.vocabulary, config.hidden):

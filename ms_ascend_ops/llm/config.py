@@ -9,6 +9,7 @@ from ms_ascend_ops.llm.families import FAMILIES, Family
 __all__ = ["MOST_LAYERS", "ModelConfig", "RopeScaling"]
 
 MOST_LAYERS = 4096  # a damaged file may say anything
+MOST_EXPERTS, MOST_EXPERTS_USED = 1024, 64  # of moe_gating_top_k
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ class RopeScaling:
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
     attention_factor: float = 1.0
+
+    def context(self, context: int) -> int:
+        """The positions that a network is made for, where its file says `context`: YaRN's files may mean the original.
+
+        Files of other kinds say the stretched one.
+        """
+        stretched = self.factor * self.original_context
+        return max(context, int(stretched)) if self.kind == "yarn" and 0 < stretched < 1e30 else context
 
     def check(self, source: str, pairs: int) -> None:
         """Check that the numbers are possible, for heads of so many pairs.
@@ -68,7 +77,7 @@ class ModelConfig:
         head_size: elements of a head.
         vocabulary: rows of the embedding.
         epsilon: that of RMSNorm.
-        rope_base: base of the rotary angles.
+        rope_base: base of the rotary angles, but for layers with a window where those have one of their own.
         rope_scaling: how the angles are stretched for longer contexts; None: they are not.
         qkv_bias: whether the products before attention have a bias.
         end_tokens: tokens that end a text.
@@ -89,12 +98,18 @@ class ModelConfig:
     rope_scaling: RopeScaling | None = None
     qkv_bias: bool = False
     output_bias: bool = False  # of the product behind attention
-    query_key_norm: bool = False  # RMSNorm of queries and keys, before they are rotated
     tied_embedding: bool = True  # the embedding is also the last product's weight
     end_tokens: tuple[int, ...] = ()
     begin_token: int | None = None
     rotary: int = 0  # elements of a head that are rotated; 0: all
     windows: tuple[int, ...] = ()  # of each layer, how many keys a query sees at most; 0: all. Without any: all
+    query_scale: float = 0.0  # what scores are multiplied by; 0: 1 / sqrt(head_size)
+    score_cap: float = 0.0  # scores come near to it at most; 0: they stay as they are
+    logit_cap: float = 0.0  # logits come near to it at most; 0: they stay as they are
+    local_base: float = 0.0  # base of the angles of layers with a window; 0: that of all
+    experts: int = 0  # of each layer, in the place of one feed-forward layer; `feed_forward` is the size of each
+    experts_used: int = 0  # of a token
+    normalized_experts: bool = False  # whether the weights of a token's experts add up to 1
 
     def check(self, source: str) -> None:
         """Check that the sizes are possible and fit each other.
@@ -135,6 +150,15 @@ class ModelConfig:
             raise ValueError(f"{source}: the part of a head that is rotated must be even, got {self.rotary}")
         if self.windows and (len(self.windows) != self.layers or min(self.windows) < 0):
             raise ValueError(f"{source}: windows must be {self.layers} and at least 0, got {self.windows!r:.60}")
+        for name in ("query_scale", "score_cap", "logit_cap", "local_base"):
+            if not 0 <= getattr(self, name) < 1e30:
+                raise ValueError(f"{source}: {name} must be at least 0 and finite, got {getattr(self, name)}")
+        if self.family.experts != bool(self.experts) or not 0 <= self.experts <= MOST_EXPERTS:
+            rule = f"1 to {MOST_EXPERTS}" if self.family.experts else "0"
+            raise ValueError(f"{source}: experts of {self.architecture} must be {rule}, got {self.experts}")
+        least, most = min(self.experts, 1), min(self.experts, MOST_EXPERTS_USED)
+        if not least <= self.experts_used <= most:
+            raise ValueError(f"{source}: experts of a token must be {least} to {most}, got {self.experts_used}")
 
     @property
     def family(self) -> Family:
@@ -150,6 +174,21 @@ class ModelConfig:
     def rotary_mode(self) -> str:
         """Which elements of a head are a pair, as `ops.rotary_embedding` says it."""
         return "interleave" if self.family.interleaved else "half"
+
+    @property
+    def query_key_norm(self) -> bool:
+        """Whether queries and keys have norms, before they are rotated."""
+        return self.family.query_key_norm != "none"
+
+    @property
+    def scale_of_scores(self) -> float:
+        """What scores are multiplied by."""
+        return self.query_scale or self.head_size**-0.5
+
+    @property
+    def embedding_scale(self) -> float:
+        """What rows of the embedding are multiplied by."""
+        return self.hidden**0.5 if self.family.scaled_embedding else 1.0
 
     @property
     def norm_of_all_heads(self) -> bool:

@@ -14,7 +14,7 @@ from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Program, Recorder
-from ms_ascend_ops.llm.rope import rope_tables
+from ms_ascend_ops.llm.rope import Angles, rope_tables
 
 __all__ = ["BLOCK", "Chunk", "Executor", "ProgramExecutor", "StepArrays", "check_memory"]
 
@@ -56,14 +56,13 @@ class Executor(Protocol):
 class StepArrays:
     """The inputs of a step of b sequences with s tokens, as arrays, and what fills them."""
 
-    def __init__(self, network: Network, cosines: Array, sines: Array, batch: int, tokens: int, table: int):
+    def __init__(self, network: Network, angles: Angles, batch: int, tokens: int, table: int):
         config = network.config
-        self._network, self._tables = network, (cosines, sines)
-        half = config.rotary_pairs
+        self._network, self._tables = network, angles
+        shape = (batch, tokens, config.rotary_pairs)
         self.inputs = StepInputs(
             x=np.zeros((batch, tokens, config.hidden), network.dtype),
-            cos=np.zeros((batch, tokens, half), np.float32),
-            sin=np.zeros((batch, tokens, half), np.float32),
+            angles=tuple((np.zeros(shape, np.float32), np.zeros(shape, np.float32)) for _ in angles),
             slots=np.full((batch, tokens), -1, np.int32),
             tables=np.zeros((batch, table), np.int32),
             lengths=np.zeros(batch, np.int32),
@@ -88,8 +87,9 @@ class StepArrays:
             inputs.tables[row, : len(blocks)] = blocks
             inputs.lengths[row] = chunk.start + count
         self._network.embed(self._ids, inputs.x)
-        for table, out in zip(self._tables, (inputs.cos, inputs.sin), strict=True):
-            np.take(table, self._positions, axis=0, out=out, mode="clip")
+        for tables, outs in zip(self._tables, inputs.angles, strict=True):
+            for table, out in zip(tables, outs, strict=True):
+                np.take(table, self._positions, axis=0, out=out, mode="clip")
 
 
 class ProgramExecutor:
@@ -132,7 +132,7 @@ class ProgramExecutor:
     def _program(self, batch: int, tokens: int, wanted: str) -> tuple[StepArrays, Program]:
         key = (batch, tokens, wanted)
         if key not in self._programs:
-            arrays = StepArrays(self.network, *self._rope, batch, tokens, -(-self.context // BLOCK))
+            arrays = StepArrays(self.network, self._rope, batch, tokens, -(-self.context // BLOCK))
             recorder = Recorder()
             hidden = self.network.hidden(recorder, arrays.inputs, self._caches)
             rows = hidden.reshape(batch * tokens, -1)
@@ -156,7 +156,8 @@ def check_memory(source: str, config: ModelConfig, blocks: int, context: int, it
         ValueError: they do not.
     """
     cache = 2 * config.layers * blocks * BLOCK * config.key_size * itemsize
-    angles = context * config.rotary_pairs * 4 * 8  # with what they are calculated from, in float64
+    bases = 2 if config.local_base else 1
+    angles = bases * context * config.rotary_pairs * 4 * 8  # with what they are calculated from, in float64
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if cache + angles > most:
         raise ValueError(

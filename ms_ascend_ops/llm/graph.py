@@ -17,17 +17,17 @@ from ms_ascend_ops import ops
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.executor import BLOCK
 from ms_ascend_ops.llm.layer import Layer, attend_to_cache, decoder
-from ms_ascend_ops.llm.linear import FloatLinear, QuantizedLinear
+from ms_ascend_ops.llm.linear import Experts, FloatLinear, QuantizedLinear
 from ms_ascend_ops.llm.mindspore_executor import tensor_of
 from ms_ascend_ops.llm.network import Network
 from ms_ascend_ops.llm.rope import rope_tables
 
-__all__ = ["KEY_CACHE", "ROPE", "Decoder"]
+__all__ = ["COSINES", "KEY_CACHE", "Decoder"]
 
 Array = np.ndarray[Any, Any]
 
-KEY_CACHE = "key_cache"  # the name of such parameters ends with it
-ROPE = "rope.cos"
+KEY_CACHE = "key_cache"  # the names of such parameters end with it
+COSINES = ".cos"
 
 
 def _parameter(values: Array, name: str) -> Parameter:
@@ -53,6 +53,11 @@ class _Quantized(_Part, QuantizedLinear):
         return self.product(ops, x)
 
 
+class _Experts(_Part, Experts):
+    def construct(self, ops: Any, x: Any) -> Any:
+        return self.product(ops, x)
+
+
 class _Layer(_Part):
     """A layer with its cache."""
 
@@ -63,6 +68,17 @@ class _Layer(_Part):
         self.value_cache = _parameter(empty, f"{name}.value_cache")
 
 
+class _Angles(nn.Cell):  # type: ignore[misc]
+    """Cosines and sines of positions, of one rotary base."""
+
+    def __init__(self, tables: tuple[Array, Array], name: str):
+        super().__init__()
+        self.cos, self.sin = _parameter(tables[0], f"{name}.cos"), _parameter(tables[1], f"{name}.sin")
+
+    def construct(self, positions: Any) -> tuple[Any, Any]:
+        return ms.ops.gather(self.cos, positions, 0), ms.ops.gather(self.sin, positions, 0)
+
+
 def _held(part: Any, name: str) -> Any:
     if isinstance(part, np.ndarray):
         return _parameter(part, name)
@@ -70,6 +86,8 @@ def _held(part: Any, name: str) -> Any:
         return nn.CellList([_held(one, f"{name}.{index}") for index, one in enumerate(part)])
     if isinstance(part, FloatLinear):
         return _Float(part, name)
+    if isinstance(part, Experts):
+        return _Experts(part, name)
     return _Quantized(part, name) if isinstance(part, QuantizedLinear) else part
 
 
@@ -95,9 +113,11 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         config = network.config
         dtype = network.dtype if cache_dtype is None else cache_dtype
         empty = np.zeros((blocks, BLOCK, config.key_heads, config.head_size), dtype)
-        cos, sin = rope_tables(network.config, context, network.rope_factors)
-        self.cos, self.sin = _parameter(cos, ROPE), _parameter(sin, "rope.sin")
-        embedding = network.embedding
+        self.bases = nn.CellList([
+            _Angles(tables, "rope" if base == 0 else "local_rope")
+            for base, tables in enumerate(rope_tables(network.config, context, network.rope_factors))
+        ])  # fmt: skip
+        embedding, self.scale = network.embedding, config.embedding_scale
         if isinstance(embedding, QuantizedMatrix):
             embedding = embedding.dequantized(network.dtype)
         self.embedding = _parameter(embedding, "embedding")
@@ -109,9 +129,13 @@ class Decoder(nn.Cell):  # type: ignore[misc]
     def construct(self, tokens: Any, positions: Any, slots: Any, tables: Any, lengths: Any) -> Any:
         def attend(layer: Any, query: Any, key: Any, value: Any) -> Any:
             cache = layer.key_cache, layer.value_cache
-            return attend_to_cache(ops, query, key, value, *cache, slots, tables, lengths, layer.window)
+            return attend_to_cache(ops, layer, query, key, value, *cache, slots, tables, lengths)
 
         x = ms.ops.gather(self.embedding, tokens, 0)
-        cos, sin = ms.ops.gather(self.cos, positions, 0), ms.ops.gather(self.sin, positions, 0)
-        x = decoder(ops, self, x, cos, sin, attend)
-        return ms.ops.cast(self.head(ops, x[:, -1]), ms.float32)
+        if self.scale != 1:
+            x = x * ms.ops.cast(self.scale, x.dtype)
+        angles = [base(positions) for base in self.bases]
+        x = decoder(ops, self, x, angles, attend)
+        logits = ms.ops.cast(self.head(ops, x[:, -1]), ms.float32)
+        cap = self.config.logit_cap
+        return logits if cap == 0 else cap * ms.ops.tanh(logits / cap)

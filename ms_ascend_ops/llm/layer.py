@@ -21,7 +21,7 @@ import numpy as np
 
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.families import NORMS
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear, SummedLinear
+from ms_ascend_ops.llm.linear import Experts, FloatLinear, Linear, QuantizedLinear, SummedLinear
 
 __all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_product", "layers_of", "normalized"]
 
@@ -34,8 +34,9 @@ class Layer:
     index: int
     products: tuple[Linear, ...]  # (qkv,) or (query, key, value)
     output: Linear
-    gate_up: Linear
-    down: Linear
+    gate_up: Linear | None
+    down: Linear | None
+    experts: Experts | None = None  # in the place of the two
     input_norm: Any = None  # of what attention gets
     post_norm: Any = None  # of what the feed-forward layer gets
     attended_norm: Any = None  # of what attention gives
@@ -43,64 +44,69 @@ class Layer:
     query_norm: Any = None
     key_norm: Any = None
     window: int = 0  # keys that a query sees at most; 0: all
+    base: int = 0  # which of the network's rotary bases it has
 
 
-PARTS = (Layer, FloatLinear, QuantizedLinear, SummedLinear)
+PARTS = (Layer, Experts, FloatLinear, QuantizedLinear, SummedLinear)
 
 
-def decoder(ops: Any, network: Any, x: Any, cos: Any, sin: Any, attend: Callable[..., Any]) -> Any:
+def decoder(ops: Any, network: Any, x: Any, angles: Any, attend: Callable[..., Any]) -> Any:
     """Normalized states behind the last layer, shape (b, s, hidden).
 
     Args:
         ops: the operators.
         network: has `layers`, `norm` behind the last one, and `config`.
         x: embedded tokens, shape (b, s, hidden).
-        cos: cosines of rotary angles, float32, shape (b, s, rotary pairs) or (s, rotary pairs).
-        sin: their sines.
+        angles: for each rotary base cosines and sines, float32, shape (b, s, rotary pairs) or (s, rotary pairs).
         attend: attention of a layer, `attend(layer, query, key, value)`.
     """
-    layers, epsilon = network.layers, network.config.epsilon
+    layers, config = network.layers, network.config
     residual = x
-    x = normalized(ops, residual, layers[0].input_norm, epsilon)
+    x = normalized(ops, residual, layers[0].input_norm, config)
     for index in range(len(layers)):
-        product, residual = layer_product(ops, layers[index], x, residual, cos, sin, attend)
+        product, residual = layer_product(ops, layers[index], x, residual, angles, attend)
         following = layers[index + 1].input_norm if index + 1 < len(layers) else network.norm
-        x, residual = _added(ops, residual, product, following, epsilon)
+        x, residual = _added(ops, residual, product, following, config)
     return x
 
 
-def normalized(ops: Any, x: Any, norm: Any, epsilon: float) -> Any:
+def normalized(ops: Any, x: Any, norm: Any, config: ModelConfig) -> Any:
     """x behind a norm, if there is one."""
-    return x if norm is None else ops.rms_norm(x, norm, epsilon=epsilon)[0]
+    return x if norm is None else ops.rms_norm(x, norm, epsilon=config.epsilon, scheme=config.family.norm_scheme)[0]
 
 
-def _added(ops: Any, residual: Any, product: Any, norm: Any, epsilon: float) -> tuple[Any, Any]:
+def _added(ops: Any, residual: Any, product: Any, norm: Any, config: ModelConfig) -> tuple[Any, Any]:
     """The normalized sum, and the sum."""
     if norm is None:
         total = ops.add(residual, product)
         return total, total
-    x, _, total = ops.add_rms_norm(residual, product, norm, epsilon=epsilon)
+    scheme = config.family.norm_scheme
+    x, _, total = ops.add_rms_norm(residual, product, norm, epsilon=config.epsilon, scheme=scheme)
     return x, total
 
 
 def layer_product(
-    ops: Any, layer: Any, x: Any, residual: Any, cos: Any, sin: Any, attend: Callable[..., Any]
+    ops: Any, layer: Any, x: Any, residual: Any, angles: Any, attend: Callable[..., Any]
 ) -> tuple[Any, Any]:  # fmt: skip
     """What a layer adds to the residual last, and that residual; see `decoder`. x is the normalized residual."""
-    epsilon = layer.config.epsilon
+    config = layer.config
+    cos, sin = angles[layer.base]
     query, key, value = _heads(ops, layer, x, cos, sin)
     attended = attend(layer, query, key, value)
     product = layer.output(ops, attended.reshape(x.shape[0], x.shape[1], -1))
-    product = normalized(ops, product, layer.attended_norm, epsilon)
-    x, residual = _added(ops, residual, product, layer.post_norm, epsilon)
-    product = layer.down(ops, layer.gate_up.gated(ops, x))
-    return normalized(ops, product, layer.down_norm, epsilon), residual
+    product = normalized(ops, product, layer.attended_norm, config)
+    x, residual = _added(ops, residual, product, layer.post_norm, config)
+    if layer.experts is None:
+        product = layer.down(ops, layer.gate_up.gated(ops, x, config.family.activation))
+    else:
+        product = layer.experts(ops, x)
+    return normalized(ops, product, layer.down_norm, config), residual
 
 
 def _heads(ops: Any, layer: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any]:
     """Queries and keys, rotated, and values: (b, s, heads, head_size)."""
     config = layer.config
-    batch, seq, size, epsilon = x.shape[0], x.shape[1], config.head_size, config.epsilon
+    batch, seq, size = x.shape[0], x.shape[1], config.head_size
     mode, rotary = config.rotary_mode, config.rotary
     product = layer.products[0](ops, x)
     if len(layer.products) == 1:
@@ -112,25 +118,26 @@ def _heads(ops: Any, layer: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, 
         return query, key, value
     key, value = layer.products[1](ops, x), layer.products[2](ops, x).reshape(batch, seq, -1, size)
     if config.norm_of_all_heads:
-        product = normalized(ops, product, layer.query_norm, epsilon)
-        key = normalized(ops, key, layer.key_norm, epsilon)
+        product = normalized(ops, product, layer.query_norm, config)
+        key = normalized(ops, key, layer.key_norm, config)
     product, key = product.reshape(batch, seq, -1, size), key.reshape(batch, seq, -1, size)
     if not config.norm_of_all_heads:
-        product = normalized(ops, product, layer.query_norm, epsilon)
-        key = normalized(ops, key, layer.key_norm, epsilon)
+        product = normalized(ops, product, layer.query_norm, config)
+        key = normalized(ops, key, layer.key_norm, config)
     query = ops.rotary_embedding(product, cos, sin, mode=mode, rotary_dim=rotary)
     return query, ops.rotary_embedding(key, cos, sin, mode=mode, rotary_dim=rotary), value
 
 
 def attend_to_cache(
-    ops: Any, query: Any, key: Any, value: Any, keys: Any, values: Any, slots: Any, tables: Any, lengths: Any,
-    window: int,
+    ops: Any, layer: Any, query: Any, key: Any, value: Any, keys: Any, values: Any, slots: Any, tables: Any,
+    lengths: Any,
 ) -> Any:  # fmt: skip
     """Write new keys and values into a paged cache, and attend to all of it in the cache's type."""
-    dtype = query.dtype
+    dtype, config = query.dtype, layer.config
     query, key, value = _cast(query, keys.dtype), _cast(key, keys.dtype), _cast(value, keys.dtype)
     keys, values = ops.kv_cache_update(key, value, keys, values, slots)
-    attended = ops.paged_attention(query, keys, values, tables, lengths, query.shape[-1] ** -0.5, window)
+    scale, cap = config.scale_of_scores, config.score_cap
+    attended = ops.paged_attention(query, keys, values, tables, lengths, scale, layer.window, cap)
     return _cast(attended, dtype)
 
 
@@ -139,7 +146,8 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def layers_of(
-    config: ModelConfig, norm: Callable[[str], Any], linear: Callable[..., Linear], separate: bool = False
+    config: ModelConfig, norm: Callable[[str], Any], linear: Callable[..., Linear], experts: Callable[[str], Experts],
+    separate: bool = False,
 ) -> list[Layer]:  # fmt: skip
     """The layers of a network, by the names of its weights.
 
@@ -147,6 +155,7 @@ def layers_of(
         config: of the network.
         norm: gives the weight of a norm.
         linear: gives a linear layer of the weights of some names, one below the other.
+        experts: gives a mixture of experts.
         separate: whether queries, keys and values have a product each in any case; with norms of heads they have.
     """
     layers = []
@@ -156,22 +165,25 @@ def layers_of(
         def norm_of(name: str, index: int = index) -> Any:
             return norm(f"model.layers.{index}.{name}") if name in norms else None
 
-        attention, mlp = f"model.layers.{index}.self_attn.", f"model.layers.{index}.mlp."
+        attention, mlp = f"model.layers.{index}.self_attn.", f"model.layers.{index}.mlp"
+        window = config.windows[index] if config.windows else 0
         heads = [f"{attention}{name}_proj" for name in "qkv"]
         layers.append(
             Layer(
                 config, index,
                 products=tuple(map(linear, heads)) if separate or config.query_key_norm else (linear(*heads),),
                 output=linear(f"{attention}o_proj"),
-                gate_up=linear(f"{mlp}gate_proj", f"{mlp}up_proj"),
-                down=linear(f"{mlp}down_proj"),
+                gate_up=None if config.experts else linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+                down=None if config.experts else linear(f"{mlp}.down_proj"),
+                experts=experts(mlp) if config.experts else None,
                 input_norm=norm_of("input_layernorm"),
                 post_norm=norm_of("post_attention_layernorm"),
                 attended_norm=norm_of("post_self_attn_layernorm"),
                 down_norm=norm_of("post_mlp_layernorm"),
                 query_norm=norm(f"{attention}q_norm") if config.query_key_norm else None,
                 key_norm=norm(f"{attention}k_norm") if config.query_key_norm else None,
-                window=config.windows[index] if config.windows else 0,
+                window=window,
+                base=1 if config.local_base and window else 0,
             )
         )  # fmt: skip
     return layers

@@ -12,7 +12,16 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, Checkpoint
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 
-__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "SummedLinear", "load_linear", "rounding_of"]
+__all__ = [
+    "Experts",
+    "FloatLinear",
+    "Linear",
+    "QuantizedLinear",
+    "SummedLinear",
+    "load_experts",
+    "load_linear",
+    "rounding_of",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -23,8 +32,15 @@ class Linear(Protocol):
     def __call__(self, ops: Any, x: Any) -> Any:
         """The product, by the operators `ops`."""
 
-    def gated(self, ops: Any, x: Any) -> Any:
-        """SiLU of the first half of the product's columns times the second."""
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
+        """The activation of the first half of the product's columns times the second."""
+
+
+def _gated(ops: Any, x: Any, activation: str) -> Any:
+    """A family's activation of the first half of the columns, times the second."""
+    if activation == "gelu_tanh":
+        return ops.geglu(x, activate_left=True, approximate="tanh")
+    return ops.swiglu(x)
 
 
 @dataclass(eq=False)
@@ -38,9 +54,9 @@ class FloatLinear:
         """The product, by the operators `ops`."""
         return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
 
-    def gated(self, ops: Any, x: Any) -> Any:
-        """SiLU of the first half of the product's columns times the second."""
-        return ops.swiglu(self.product(ops, x))
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
+        """The activation of the first half of the product's columns times the second."""
+        return _gated(ops, self.product(ops, x), activation)
 
     __call__ = product
 
@@ -64,8 +80,10 @@ class QuantizedLinear:
             x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
         )  # fmt: skip
 
-    def gated(self, ops: Any, x: Any) -> Any:
-        """SiLU of the first half of the product's columns times the second."""
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
+        """The activation of the first half of the product's columns times the second."""
+        if activation != "silu":
+            return _gated(ops, self.product(ops, x), activation)
         return ops.weight_quant_swiglu(
             x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
         )  # fmt: skip
@@ -83,9 +101,56 @@ class SummedLinear:
     def __call__(self, ops: Any, x: Any) -> Any:
         return self.group.summed(ops, self.linear(ops, x))
 
-    def gated(self, ops: Any, x: Any) -> Any:
-        """SiLU of the first half of the product's columns times the second."""
-        return ops.swiglu(self(ops, x))
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
+        """The activation of the first half of the product's columns times the second."""
+        return _gated(ops, self(ops, x), activation)
+
+
+@dataclass(eq=False)
+class Experts:
+    """A mixture of experts: feed-forward layers, of which a token takes `used`, weighted by a router.
+
+    Args:
+        router: shape (experts, hidden).
+        gate, up: shape (experts, features, hidden). down: shape (experts, hidden, features).
+        used: experts of a token.
+        normalized: whether the weights of those add up to 1.
+    """
+
+    router: Any
+    gate: Any
+    up: Any
+    down: Any
+    used: int
+    normalized: bool
+
+    def product(self, ops: Any, x: Any) -> Any:
+        """What the layer gives, by the operators `ops`."""
+        tokens = x.reshape(-1, x.shape[-1])
+        scores = ops.matmul(tokens, self.router, None, transpose_weight=True)
+        weights, chosen = ops.moe_gating_top_k(scores, None, self.used, "softmax", self.normalized)
+        rows, places, ends = ops.moe_token_permute(tokens, chosen, self.router.shape[0])
+        gate = ops.grouped_matmul(rows, self.gate, ends, True)
+        product = ops.silu_mul(gate, ops.grouped_matmul(rows, self.up, ends, True))
+        product = ops.grouped_matmul(product, self.down, ends, True)
+        return ops.moe_token_unpermute(product, places, weights).reshape(*x.shape)
+
+    __call__ = product
+
+
+def load_experts(checkpoint: Checkpoint, name: str, dtype: Any) -> Experts:
+    """The experts of a layer, as floats."""
+    config = checkpoint.config
+
+    def stacked(kind: str, *shape: int) -> Array:
+        matrices = np.empty((config.experts, *shape), dtype)
+        for expert, matrix in enumerate(matrices):
+            matrix[...] = checkpoint.array(f"{name}.experts.{expert}.{kind}_proj.weight", dtype)
+        return matrices
+
+    router, inner, outer = checkpoint.array(f"{name}.gate.weight", dtype), config.feed_forward, config.hidden
+    gate, up, down = stacked("gate", inner, outer), stacked("up", inner, outer), stacked("down", outer, inner)
+    return Experts(router, gate, up, down, config.experts_used, config.normalized_experts)
 
 
 def load_linear(

@@ -10,6 +10,7 @@ from mindspore import Tensor, float32
 
 from ms_ascend_ops import ops
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays, padded
+from ms_ascend_ops.llm.layer import converted
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.rope import rope_tables
 from ms_ascend_ops.mindspore_versions import numpy_bfloat16
@@ -52,10 +53,10 @@ class MindSporeExecutor:
     def _hidden(self, chunks: Sequence[Chunk]) -> Tensor:
         key = padded(len(chunks)), padded(max(len(chunk.tokens) for chunk in chunks))
         if key not in self._arrays:
-            self._arrays[key] = StepArrays(self.network, *self._rope, *key, -(-self.context // BLOCK))
+            self._arrays[key] = StepArrays(self.network, self._rope, *key, -(-self.context // BLOCK))
         arrays = self._arrays[key]
         arrays.fill(chunks)
-        inputs = StepInputs(**{name: tensor_of(array) for name, array in vars(arrays.inputs).items()})
+        inputs = StepInputs(**{name: converted(one, tensor_of) for name, one in vars(arrays.inputs).items()})
         hidden = self._tensors.hidden(ops, inputs, self._caches)
         return hidden.reshape(-1, hidden.shape[-1])
 

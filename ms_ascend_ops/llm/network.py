@@ -12,10 +12,10 @@ from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoi
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.layer import Layer, attend_to_cache, converted, decoder, layers_of
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, SummedLinear, load_linear
+from ms_ascend_ops.llm.linear import Experts, FloatLinear, Linear, SummedLinear, load_experts, load_linear
 from ms_ascend_ops.llm.parallel import Group, Partition
 
-__all__ = ["Network", "StepInputs", "attention", "load_network"]
+__all__ = ["Network", "StepInputs", "attention", "capped", "load_network"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,8 +25,7 @@ class StepInputs:
     """What a step needs of each sequence, in the memory that the kernels read: batch b, new tokens s."""
 
     x: Any  # embedded tokens, (b, s, hidden)
-    cos: Any  # float32, (b, s, rotary pairs)
-    sin: Any
+    angles: Any  # for each rotary base cosines and sines, float32, (b, s, rotary pairs)
     slots: Any  # int32, (b, s): where new keys and values go; negative: nowhere
     tables: Any  # int32, (b, most blocks)
     lengths: Any  # int32, (b,): tokens in the cache, the new ones among them
@@ -60,14 +59,17 @@ class Network:
             out[...] = rows.reshape(out.shape)
         else:
             np.take(self.embedding, tokens, axis=0, out=out, mode="clip")  # ids were checked; "raise" would buffer
+        if (scale := self.config.embedding_scale) != 1:
+            out *= self.dtype.type(scale)
 
-    def all_logits(self, logits: Array) -> Array:
-        """Logits of the whole vocabulary, of those of this process's part."""
+    def all_logits(self, products: Array) -> Array:
+        """Logits of the whole vocabulary, of the last products of this process's part, float32."""
+        logits = capped(products, self.config.logit_cap)
         return logits if self.group is None else self.group.joined(logits, self.config.vocabulary)
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
         """Normalized states behind the last layer, shape (b, s, hidden). Attention is in the type of the caches."""
-        return decoder(ops, self, step.x, step.cos, step.sin, attention(ops, step, caches))
+        return decoder(ops, self, step.x, step.angles, attention(ops, step, caches))
 
 
 def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
@@ -75,9 +77,14 @@ def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> 
 
     def attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
         places = step.slots, step.tables, step.lengths
-        return attend_to_cache(ops, query, key, value, *caches[layer.index], *places, layer.window)
+        return attend_to_cache(ops, layer, query, key, value, *caches[layer.index], *places)
 
     return attend
+
+
+def capped(logits: Array, cap: float) -> Array:
+    """Logits that come near to a cap at most; 0: there is none."""
+    return cap * np.tanh(logits / cap) if cap else logits
 
 
 def load_network(
@@ -110,8 +117,11 @@ def load_network(
         layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
         return layer if columns == ALL else SummedLinear(layer, group)
 
+    def experts(name: str) -> Experts:
+        return load_experts(checkpoint, name, dtype)
+
     own = config if partition is None else partition.own(config)
-    layers = layers_of(own, norm, linear)
+    layers = layers_of(own, norm, linear, experts)
     head = linear("model.embed_tokens" if config.tied_embedding else "lm_head")
     embedding: Weight
     if config.tied_embedding and isinstance(head, FloatLinear) and whole:

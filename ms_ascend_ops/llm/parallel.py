@@ -88,6 +88,8 @@ def partition(checkpoint: Checkpoint, rank: int, size: int, quantized: bool = Fa
     config, source = checkpoint.config, f"{checkpoint.path}: tensor parallel"
     if config.norm_of_all_heads:
         raise ValueError(f"{source}: {config.architecture} has a norm of all heads together, which cannot be divided")
+    if config.experts:
+        raise ValueError(f"{source}: a mixture of experts ({config.experts} of them) cannot be divided")
     shared = config.heads // config.key_heads
     if size <= config.key_heads:
         unit = _group_unit(checkpoint, "self_attn.o_proj", shared * config.head_size, quantized)

@@ -22,7 +22,7 @@ from ms_ascend_ops.llm.checkpoints.checkpoint import expected_shapes
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK
 from ms_ascend_ops.llm.layer import layers_of
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear
+from ms_ascend_ops.llm.linear import Experts, FloatLinear, Linear, QuantizedLinear
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Launch
 from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
@@ -93,6 +93,10 @@ def predict_step(
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see `ms_ascend_ops.profiler`.
     """
+    if config.experts:
+        raise ValueError(f"predict: a mixture of experts ({config.experts} of them) has no prediction")
+    if len(set(config.windows)) > 1:
+        raise ValueError(f"predict: the windows of all layers must be alike, got {sorted(set(config.windows))}")
     known: dict[Any, Prediction] = {}
 
     def predicted(launches: Iterable[Launch]) -> list[tuple[str, Prediction]]:
@@ -106,7 +110,10 @@ def predict_step(
         return found
 
     one, two = (
-        predicted(launches_of(replace(config, layers=layers), kind, batch, tokens, context)) for layers in (1, 2)
+        predicted(
+            launches_of(replace(config, layers=layers, windows=config.windows[:layers]), kind, batch, tokens, context)
+        )
+        for layers in (1, 2)
     )
     more = config.layers - 1
     us, bound = (
@@ -169,7 +176,11 @@ def _network(config: ModelConfig, kind: str) -> Network:
 
     dtype, _ = TYPES[kind]
     embedding = _hollow(dtype, config.vocabulary, config.hidden)
-    layers = layers_of(config, norm, linear)
+
+    def experts(name: str) -> Experts:
+        raise AssertionError(f"{name}: predict_step let a mixture of experts pass")
+
+    layers = layers_of(config, norm, linear, experts)
     return Network(config, dtype, embedding, layers, norm("model.norm"), linear("model.embed_tokens"))
 
 
@@ -181,7 +192,8 @@ def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context
     cache = _hollow(network.dtype, batch * blocks, BLOCK, config.key_heads, config.head_size)
     angles = _hollow(np.float32, batch, tokens, config.rotary_pairs)
     step = StepInputs(
-        x=_hollow(network.dtype, batch, tokens, config.hidden), cos=angles, sin=angles,
+        x=_hollow(network.dtype, batch, tokens, config.hidden),
+        angles=((angles, angles),) * (2 if config.local_base else 1),
         slots=_hollow(np.int32, batch, tokens), tables=_hollow(np.int32, batch, blocks),
         lengths=_hollow(np.int32, batch),
     )  # fmt: skip

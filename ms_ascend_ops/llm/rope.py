@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
-__all__ = ["frequencies", "rope_tables"]
+__all__ = ["Angles", "frequencies", "rope_tables"]
 
 Array = np.ndarray[Any, Any]
+# Pairs of cosines and sines, one for each rotary base of a network.
+Angles = tuple[tuple[Array, Array], ...]
 
 
-def rope_tables(config: ModelConfig, positions: int, factors: Array | None = None) -> tuple[Array, Array]:
+def rope_tables(config: ModelConfig, positions: int, factors: Array | None = None) -> Angles:
     """Cosines and sines of all angles of the first positions, float32, shape (positions, pairs of a head).
 
-    `factors` divide the frequencies. Angles are calculated in float64.
+    There are those of `rope_base`, and behind them those of `local_base`, if the network has one. `factors` divide the
+    frequencies. Angles are calculated in float64.
     """
+    found = [_tables(config, positions, factors)]
+    if config.local_base:
+        local = replace(config, rope_base=config.local_base, rope_scaling=None)
+        found.append(_tables(local, positions, None))
+    return tuple(found)
+
+
+def _tables(config: ModelConfig, positions: int, factors: Array | None) -> tuple[Array, Array]:
     angles = np.arange(positions)[:, None] * frequencies(config, factors, positions)
     scale = 1.0 if config.rope_scaling is None else config.rope_scaling.attention_factor
     return (scale * np.cos(angles)).astype(np.float32), (scale * np.sin(angles)).astype(np.float32)

@@ -65,6 +65,8 @@ class _Layer(nn.Cell):  # type: ignore[misc]
             self.head_norms = nn.CellList(
                 [_Norm(gamma, config.epsilon) for gamma in (layer.query_norm, layer.key_norm)]
             )
+        assert layer.gate_up is not None
+        assert layer.down is not None  # StockModel refuses experts
         self.output, self.gate_up, self.down = map(_Linear, (layer.output, layer.gate_up, layer.down))
         self.heads, self.key_heads, self.size = config.heads, config.key_heads, config.head_size
         self.shared = config.heads // config.key_heads
@@ -103,7 +105,7 @@ class _Decoder(nn.Cell):  # type: ignore[misc]
     def __init__(self, network: Network, room: int):
         super().__init__()
         config = network.config
-        self.cos, self.sin = map(_parameter, rope_tables(config, room, network.rope_factors))
+        self.cos, self.sin = map(_parameter, rope_tables(config, room, network.rope_factors)[0])
         assert isinstance(network.embedding, np.ndarray)
         self.embedding = _parameter(network.embedding)
         self.layers = nn.CellList([_Layer(config, layer, room, network.dtype) for layer in network.layers])
@@ -124,7 +126,7 @@ class StockModel:
 
     def __init__(self, network: Network, room: int):
         config = network.config
-        if config.family.norms != "before" or config.windows or config.rotary or config.norm_of_all_heads:
+        if config.architecture not in ("llama", "mistral", "qwen2", "qwen3") or config.windows:
             raise ValueError(f"{config.architecture}: no network of MindSpore's operators is like this one")
         self._decoder = _Decoder(network, room)
         self._dtype = network.dtype

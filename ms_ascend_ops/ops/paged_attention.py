@@ -26,11 +26,12 @@ def paged_attention(
     context_lengths: Tensor,
     scale: float | None = None,
     window: int = 0,
+    softcap: float = 0.0,
 ) -> Tensor:
     r"""Attention of new tokens over the paged cache that `kv_cache_update` writes, for inference.
 
     .. math::
-        out = softmax(scale \cdot query \, keys^T) \, values
+        out = softmax(cap(scale \cdot query \, keys^T)) \, values, \quad cap(x) = softcap \tanh(x / softcap)
 
     Position i of a sequence is row i % block_size of block block_tables[sequence, i // block_size]. Of a sequence of
     length n the last query stands at position n - 1, so its own key has to be in the cache already, and query j of s
@@ -50,6 +51,7 @@ def paged_attention(
             among them.
         scale: what scores are multiplied by; without it 1 / sqrt(d).
         window: a query sees as many keys at most, the last of them at its own position; 0: all.
+        softcap: what scores come near to at most, as those of Gemma 2; 0: they stay as they are.
 
     Returns:
         Tensor[dtype of query], shape (batch, tokens, heads, e). A query that sees no key has zeros: all of a sequence
@@ -58,7 +60,7 @@ def paged_attention(
     Raises:
         TypeError: an input is no tensor, or has another dtype.
         ValueError: shapes that do not fit each other, heads that do not divide or have more than 256 elements,
-            a window below 0.
+            a window or a soft cap below 0.
         RuntimeError: a length is negative or more than the table has room for, or a block lies beyond the cache;
             MindSpore reports it when a result is read. Nothing outside the cache is read. Also where a gradient is
             asked for: there is none.
@@ -75,5 +77,5 @@ def paged_attention(
     """
     if scale is None:
         scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
-    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale, window)
+    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale, window, softcap)
     return select(query, key_cache, value_cache, block_tables, context_lengths)  # type: ignore[no-any-return]

@@ -231,6 +231,7 @@ def paged_attention(
     context_lengths: Tensor,
     scale: float | None = None,
     window: int = 0,
+    softcap: float = 0.0,
 ) -> Tensor:
     """Attention over a paged cache of keys and values, one or several query tokens a sequence.
 
@@ -239,7 +240,7 @@ def paged_attention(
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5
     tensors = query, key_cache, value_cache, block_tables, context_lengths
-    return _paged_attention(*tensors, scale, window)  # type: ignore[no-any-return]
+    return _paged_attention(*tensors, scale, window, softcap)  # type: ignore[no-any-return]
 
 
 def _renamed_halves(op: str, own_angles: bool | None, separate_halves: bool) -> bool:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
+from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS
@@ -62,10 +62,11 @@ def attend(arrays, dtype, **attributes):
     return out, rounded
 
 
-def check(out, rounded, dtype, scale, window=0):
+def check(out, rounded, dtype, scale, window=0, softcap=0.0):
     query, key, value, *rest = rounded
-    terms = reference.forward(query, key, np.abs(value), *rest, scale=scale, window=window)
-    assert_accurate(out, reference.forward(*rounded, scale=scale, window=window), dtype, terms * TERMS[dtype])
+    attributes = {"scale": scale, "window": window, "softcap": softcap}
+    terms = reference.forward(query, key, np.abs(value), *rest, **attributes)
+    assert_accurate(out, reference.forward(*rounded, **attributes), dtype, terms * TERMS[dtype])
 
 
 @cover("case", CASES, dtype=FLOATS, tables=list(TABLES))
@@ -93,6 +94,37 @@ def test_window(case, dtype):
     arrays = inputs(sizes, "scattered")
     out, rounded = attend(arrays, dtype, scale=scale, window=window)
     check(out, rounded, dtype, scale, window)
+
+
+CAPS = [  # of scores of 10 and more
+    (CASES[1], 5, 2.0),
+    (CASES[6], 0, 50.0),
+    (CASES[9], 0, 0.5),  # in parts
+]
+
+
+@cover("case", CAPS, dtype=FLOATS)
+def test_soft_cap(case, dtype):
+    sizes, window, softcap = case
+    out, rounded = attend(inputs(sizes, "scattered"), dtype, scale=2.0, window=window, softcap=softcap)
+    check(out, rounded, dtype, 2.0, window, softcap)
+
+
+@pytest.mark.parametrize("wrong", [{"window": -1}, {"softcap": -1.0}, {"softcap": np.inf}, {"softcap": np.nan}])
+def test_numbers_that_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        attend(inputs(CASES[0], "runs"), "float32", **wrong)
+
+
+def test_a_window_of_a_long_table_has_tasks_enough():
+    """Key heads are apart where a window is too short for parts."""
+    shapes = [(1, 1, 8, 64), *[(256, 32, 8, 64)] * 2, (1, 256), (1,)]
+    dtypes = ["float16"] * 3 + ["int32"] * 2
+    tasks = {}
+    for window in (0, 128, 8192):
+        plan = native().tiling("paged_attention", shapes, dtypes, {"window": window}, 48, 188160, 4096)
+        tasks[window] = plan["keyTiles"], plan["parts"], plan["block_dim"]
+    assert tasks == {0: (1, 48, 48), 128: (8, 1, 8), 8192: (1, 48, 48)}
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -9,7 +9,13 @@ def logits(config, weights, ids, context=None):
     """Logits behind every token, (tokens, vocabulary). `weights` has the names of Llama's in Hugging Face's files."""
     count = len(ids)
     x = weights["model.embed_tokens.weight"][ids]
-    angles = np.arange(count)[:, None] * frequencies(config, context or config.context)
+    if config.architecture.startswith("gemma"):
+        x = x * math.sqrt(config.hidden)
+        weights = {name: value + 1 if name.endswith("norm.weight") else value for name, value in weights.items()}
+    global_angles = np.arange(count)[:, None] * frequencies(config, context or config.context)
+    local_angles = np.arange(count)[:, None] * (config.local_base or 1) ** -(
+        np.arange(0, config.head_size, 2) / config.head_size
+    )
     behind = np.arange(count)[:, None] - np.arange(count)
     for index in range(config.layers):
         w = {name: value for name, value in _layer(weights, index)}  # noqa: C416 - a view with short names
@@ -24,21 +30,47 @@ def logits(config, weights, ids, context=None):
         if config.query_key_norm and config.architecture != "olmo2":
             query = _norm(query, w["self_attn.q_norm.weight"], config.epsilon)
             key = _norm(key, w["self_attn.k_norm.weight"], config.epsilon)
+        angles = local_angles if config.local_base and window else global_angles
         query, key = _turned(query, angles, config), _turned(key, angles, config)
         shared = config.heads // config.key_heads
         key, value = np.repeat(key, shared, axis=0), np.repeat(value, shared, axis=0)
-        scores = query @ key.swapaxes(1, 2) / math.sqrt(config.head_size) + mask
+        scores = _capped(query @ key.swapaxes(1, 2) / math.sqrt(config.head_size), config.score_cap) + mask
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         attended = scores / scores.sum(-1, keepdims=True) @ value
         attended = _linear(attended.swapaxes(0, 1).reshape(count, -1), w, "self_attn.o_proj")
         x = x + _norm_if(attended, w, "post_self_attn_layernorm", config)
         y = _norm_if(x, w, "post_attention_layernorm", config)
-        gate, up = _linear(y, w, "mlp.gate_proj"), _linear(y, w, "mlp.up_proj")
-        down = _linear(gate / (1 + np.exp(-gate)) * up, w, "mlp.down_proj")
+        down = _experts(y, w, config) if config.experts else _feed_forward(y, w, "mlp.", config)
         x = x + _norm_if(down, w, "post_mlp_layernorm", config)
     x = _norm(x, weights["model.norm.weight"], config.epsilon)
     head = "model.embed_tokens.weight" if config.tied_embedding else "lm_head.weight"
-    return x @ weights[head].T
+    return _capped(x @ weights[head].T, config.logit_cap)
+
+
+def _capped(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
+def _feed_forward(y, w, prefix, config):
+    gate, up = _linear(y, w, f"{prefix}gate_proj"), _linear(y, w, f"{prefix}up_proj")
+    if config.architecture.startswith("gemma"):
+        gate = 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
+    else:
+        gate = gate / (1 + np.exp(-gate))
+    return _linear(gate * up, w, f"{prefix}down_proj")
+
+
+def _experts(y, w, config):
+    """Token by token."""
+    result = np.zeros_like(y)
+    for token, x in enumerate(y):
+        shares = np.exp(w["mlp.gate.weight"] @ x)
+        shares /= shares.sum()
+        chosen = np.argsort(-shares)[: config.experts_used]
+        total = shares[chosen].sum() if config.normalized_experts else 1.0
+        for expert in chosen:
+            result[token] += shares[expert] / total * _feed_forward(x, w, f"mlp.experts.{expert}.", config)
+    return result
 
 
 def greedy(config, weights, ids, count):

@@ -64,11 +64,19 @@ def test_directories(files, tmp_path, name):
     assert again.config == checkpoint.config
     for weight, value in WEIGHTS[name].items():
         np.testing.assert_array_equal(again.array(weight), value, err_msg=weight)
-    part = again.weight("model.layers.1.mlp.up_proj.weight", slice(5, 9), slice(8, 32))
-    np.testing.assert_array_equal(part, WEIGHTS[name]["model.layers.1.mlp.up_proj.weight"][5:9, 8:32])
+    matrix = f"model.layers.1.mlp.{'experts.2.' if again.config.experts else ''}up_proj.weight"
+    for one in (checkpoint, again):
+        part = one.weight(matrix, slice(5, 9), slice(8, 32))
+        np.testing.assert_array_equal(part, WEIGHTS[name][matrix][5:9, 8:32])
 
 
-@pytest.mark.parametrize("name", ["phi3", "olmo2", "glm4"])
+REFUSED = {
+    "gemma2": r"gemma2 has a soft cap of attention's scores \(2\), which has no gradient here",
+    "mixtral": r"a mixture of experts \(4 of them\) cannot be trained here",
+}
+
+
+@pytest.mark.parametrize("name", ["phi3", "olmo2", "glm4", "gemma2", "gemma3", "mixtral"])
 def test_a_graph_and_training(files, name):
     """The same layer, compiled, and with gradients."""
     checkpoint, weights = open_checkpoint(files[name]), tiny.doubles(WEIGHTS[name])
@@ -80,6 +88,10 @@ def test_a_graph_and_training(files, name):
     logits = ms.jit(decoder)(*(ms.Tensor(one, ms.int32) for one in inputs)).asnumpy()
     expected = reference.logits(tiny.FAMILIES[name], weights, tokens, context)
     close(logits[0], expected[-1])
+    if name in REFUSED:
+        with pytest.raises(ValueError, match=REFUSED[name]):
+            TrainedNetwork(checkpoint, context=context)
+        return
     trained = TrainedNetwork(checkpoint, context=context)
     labels = np.array([[*tokens[1:], 5]], np.int32)
     loss = trained(*trained.inputs(np.array([tokens], np.int32), labels)).asnumpy()
@@ -88,21 +100,25 @@ def test_a_graph_and_training(files, name):
     np.testing.assert_allclose(loss, right.sum(), rtol=1e-5)
 
 
-def test_factors_where_no_norm_is_in_front(files):
+@pytest.mark.parametrize(("name", "without"), [("olmo2", ("qkv", "gate_up")), ("gemma2", ())])
+def test_factors(files, name, without):
     """Matrices behind a norm, or another matrix, get factors; the network stays what it is."""
-    checkpoint = open_checkpoint(files["olmo2"])
+    checkpoint = open_checkpoint(files[name])
     editable = Editable(checkpoint)
     inputs, _ = calibrated(editable, Forward(editable.network, 16), [TOKENS[:16]])
     left = scale_units(editable, inputs, "int4", 32)
-    assert all((share == 1) == name.endswith(("qkv", "gate_up")) for name, share in left.items())
+    helped = {unit.rpartition(".")[2] for unit, share in left.items() if share < 1}
+    assert helped == {"qkv", "output", "gate_up", "down"} - set(without)
     network = load_network(editable.checkpoint(dict.fromkeys([unit.name for unit in editable.units], "float32")))
-    expected = reference.logits(tiny.FAMILIES["olmo2"], tiny.doubles(WEIGHTS["olmo2"]), TOKENS[:20])
+    expected = reference.logits(tiny.FAMILIES[name], tiny.doubles(WEIGHTS[name]), TOKENS[:20])
     close(ProgramExecutor(network, 2, 64).step([Chunk(TOKENS[:20], 0, [0])], every_row=True), expected)
 
 
-def test_a_norm_of_all_heads_is_not_divided(files):
+def test_networks_that_are_not_divided(files):
     with pytest.raises(ValueError, match="olmo2 has a norm of all heads together, which cannot be divided"):
         partition(open_checkpoint(files["olmo2"]), 0, 2)
+    with pytest.raises(ValueError, match=r"a mixture of experts \(4 of them\) cannot be divided"):
+        partition(open_checkpoint(files["mixtral"]), 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +149,18 @@ def test_numbers_that_are_not_possible(changes, message):
     [
         ("olmo2", {"olmo2.attention.sliding_window": 20}, "olmo2.attention.sliding_window is not supported, got 20"),
         ("glm4", {"glm4.rope.dimension_count": 0}, "rope.dimension_count must be at least 2, got 0"),
+        ("gemma2", {"gemma2.attention.scale": 0.5}, "the key gemma2.attention.scale is not supported, got 0.5"),
+        ("gemma3", {"gemma3.attention.sliding_window_pattern": 2}, "sliding_window_pattern must be 6, got 2"),
+        ("gemma3", {"gemma3.attn_logit_softcapping": 9.0}, "gemma3.attn_logit_softcapping is not supported, got 9.0"),
+        ("mixtral", {"llama.attention.sliding_window": 20}, "llama.attention.sliding_window is not supported, got 20"),
+        ("qwen3_moe", {"qwen3moe.expert_count": 0}, "qwen3moe.expert_count must be at least 1, got 0"),
+        ("qwen3_moe", {"qwen3moe.expert_shared_count": 1}, "qwen3moe.expert_shared_count is not supported, got 1"),
+        (
+            "phi3, half", {"phi3.rope.scaling.type": "yarn", "phi3.rope.scaling.attn_factor": 2.0},
+            "attn_factor must be 1 without rope.scaling.factor, got 2.0",
+        ),
     ],
-)
+)  # fmt: skip
 def test_fields_that_would_be_lost(tmp_path, name, fields, message):
     with pytest.raises(ValueError, match=message):
         open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", tiny.FAMILIES[name], fields=fields))
@@ -146,13 +172,55 @@ def test_two_tensors_of_one_weight():
         places_of(tiny.FAMILIES["phi3"], Path("m"), shapes, {})
 
 
-def test_glm4_with_yarn():
-    """Only Phi-3's older files mean LongRoPE by that word."""
-    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-    data = tiny.config_json(replace(tiny.FAMILIES["glm4"], rotary=0)) | {"rope_scaling": scaling}
+@pytest.mark.parametrize("name", ["glm4", "phi3, half"])
+def test_yarn(name, tmp_path):
+    """Only files with factors of both kinds mean LongRoPE by that word. A context is the stretched one."""
+    scaling = {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+    data = tiny.config_json(replace(tiny.FAMILIES[name], rotary=0)) | {"rope_scaling": scaling}
     data |= {"partial_rotary_factor": 0.5}
     config = read_config(Path("config.json"), data, {}, False)
-    assert (config.rope_scaling.kind, config.context) == ("yarn", 256)
+    assert (config.rope_scaling.kind, config.context) == ("yarn", 512)
+    scaling = replace(tiny.FAMILIES["yarn"].rope_scaling, factor=8.0)
+    path = tiny.write_gguf(tmp_path / "m.gguf", replace(tiny.FAMILIES[name], rope_scaling=scaling))
+    checkpoint = open_checkpoint(path)
+    assert (checkpoint.config.rope_scaling.kind, checkpoint.config.context) == ("yarn", 512)
+    write_directory(checkpoint, tmp_path / "m", np.dtype(np.float32))
+    assert open_checkpoint(tmp_path / "m").config == checkpoint.config
+
+
+GEMMA2, GEMMA3, MIXTRAL, QWEN3_MOE = (tiny.FAMILIES[name] for name in ("gemma2", "gemma3", "mixtral", "qwen3_moe"))
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (GEMMA2, {"hidden_activation": "gelu"}, "hidden_activation must be gelu_pytorch_tanh, got 'gelu'"),
+        (GEMMA2, {"use_bidirectional_attention": True}, "use_bidirectional_attention is not supported, got true"),
+        (GEMMA2, {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar must be > 0, got 0.0"),
+        (GEMMA2, {"final_logit_softcapping": -1.0}, "logit_cap must be at least 0 and finite, got -1.0"),
+        (GEMMA2, {"attn_logit_softcapping": "much"}, "attn_logit_softcapping must be one float, got 'much'"),
+        (GEMMA2, {"num_experts": 8}, "the key num_experts is not supported, got 8"),
+        (GEMMA3, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not supported in gemma3_text"),
+        (GEMMA3, {"sliding_window_pattern": 0}, "sliding_window_pattern must be at least 1, got 0"),
+        (GEMMA3, {"rope_local_base_freq": -1}, "local_base must be at least 0 and finite, got -1"),
+        (
+            GEMMA3, {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}},
+            "rope_type of sliding_attention must be default, got 'yarn'",
+        ),
+        (GEMMA3, {"model_type": "gemma3"}, "model_type is 'gemma3'; those that can be read"),
+        (MIXTRAL, {"num_local_experts": 0}, "experts of mixtral must be 1 to 1024, got 0"),
+        (MIXTRAL, {"num_experts_per_tok": 9}, "experts of a token must be 1 to 8, got 9"),
+        (MIXTRAL, {"sliding_window": 8, "layer_types": ["full_attention"]}, "layer_types must be sliding_attention"),
+        (QWEN3_MOE, {"decoder_sparse_step": 2}, "decoder_sparse_step must be 1, got 2"),
+        (QWEN3_MOE, {"mlp_only_layers": [0]}, r"mlp_only_layers must be empty, got \[0\]"),
+        (QWEN3_MOE, {"shared_expert_intermediate_size": 8}, "shared_expert_intermediate_size is not supported, got 8"),
+    ],
+)  # fmt: skip
+def test_keys_that_are_refused(config, changes, message):
+    """By their names, before a weight is read."""
+    data = tiny.config_json(replace(config, rope_scaling=None)) | changes
+    with pytest.raises(ValueError, match=message):
+        read_config(Path("config.json"), data, {}, True).check("config.json")
 
 
 @pytest.mark.parametrize(

@@ -191,18 +191,56 @@ def test_examples(tmp_path):
             read_examples(file, tokenizer, template, 100)
 
 
+def _json(adapter):
+    return json.loads((adapter / "adapter_config.json").read_text())
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "k_proj", "v_proj", "up_proj"), ("v_proj", "o_proj", "down_proj")])
+def test_adapter_of_fused_matrices(tmp_path, targets):
+    """Its files have the modules of transformers' class; read again, each part has its own change."""
+    checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", tiny.FAMILIES["phi3, half"]))
+    rng, lora = np.random.default_rng(0), Lora(2, 3.0, targets)
+    names = [
+        name.removesuffix(".weight")
+        for name in checkpoint.shapes
+        if name.endswith(tuple(f"{t}.weight" for t in targets))
+    ]
+    factors = {
+        name: (rng.standard_normal((2, columns)), rng.standard_normal((rows, 2)))
+        for name in names
+        for rows, columns in [checkpoint.shapes[f"{name}.weight"]]
+    }
+    write_adapter(tmp_path / "adapter", lora, factors, checkpoint)
+    tensors, config = load_file(tmp_path / "adapter" / "adapter_model.safetensors"), _json(tmp_path / "adapter")
+    fused = "base_model.model.model.layers.1.self_attn.qkv_proj.lora_"
+    parts = sum(one in targets for one in ("q_proj", "k_proj", "v_proj"))
+    assert (tensors[f"{fused}A.weight"].shape, tensors[f"{fused}B.weight"].shape) == ((2 * parts, 64), (128, 2 * parts))
+    assert (config["rank_pattern"]["qkv_proj"], config["alpha_pattern"]["qkv_proj"]) == (2 * parts, 3 * parts)
+    stored = {name.rpartition(".lora_")[0].rpartition(".")[2] for name in tensors}
+    assert (
+        set(config["target_modules"])
+        == stored
+        == ({"qkv_proj", "gate_up_proj"} if parts == 3 else {"qkv_proj", "o_proj", "down_proj"})
+    )
+    whole = merged(checkpoint, tmp_path / "adapter")
+    for name in checkpoint.shapes:
+        expected = checkpoint.array(name).astype(np.float64)
+        if (layer := name.removesuffix(".weight")) in factors:
+            a, b = (one.astype(np.float32).astype(np.float64) for one in factors[layer])
+            expected = expected + 1.5 * b @ a
+        assert_close(whole.array(name), expected, atol=1e-5)
+
+
 def test_adapter(tmp_path):
     checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", kind="Q8_0"))
     rng = np.random.default_rng(0)
     name = "model.layers.1.self_attn.o_proj"
     a, b = rng.standard_normal((2, 64)).astype(np.float32), rng.standard_normal((64, 2)).astype(np.float32)
     path = tmp_path / "adapter"
-    write_adapter(path, Lora(2, 3.0, ["o_proj"]), {name: (a, b)}, "base")
+    write_adapter(path, Lora(2, 3.0, ["o_proj"]), {name: (a, b)}, checkpoint)
     tensors = load_file(path / "adapter_model.safetensors")
     assert set(tensors) == {f"base_model.model.{name}.lora_{kind}.weight" for kind in "AB"}
-    scale, factors = read_adapter(path)
-    assert scale == 1.5
-    np.testing.assert_array_equal(factors[name][1], b)
+    np.testing.assert_array_equal(read_adapter(path)[name][1], np.float32(1.5) * b)
     whole = merged(checkpoint, path)
     weight = f"{name}.weight"
     expected = checkpoint.array(weight).astype(np.float64) + 1.5 * b.astype(np.float64) @ a
@@ -213,8 +251,14 @@ def test_adapter(tmp_path):
         whole.weight("model.layers.0.mlp.up_proj.weight").codes,
         checkpoint.weight("model.layers.0.mlp.up_proj.weight").codes,
     )
-    config = json.loads((path / "adapter_config.json").read_text())
-    for change, message in (({"use_dora": True}, "use_dora must be False"), ({"peft_type": "IA3"}, "must be LORA")):
+    config = _json(path)
+    for change, message in (
+        ({"use_dora": True}, "use_dora must be False"),
+        ({"peft_type": "IA3"}, "must be LORA"),
+        ({"rank_pattern": {"o_proj": 0}}, "r must be at least 1, got 0"),
+        ({"alpha_pattern": {"model.layers.1": 2}}, "must be of q_proj, .*, got 'model.layers.1'"),
+        ({"rank_pattern": [1]}, "it cannot be read"),
+    ):
         (path / "adapter_config.json").write_text(json.dumps(config | change))
         with pytest.raises(ValueError, match=message):
             read_adapter(path)

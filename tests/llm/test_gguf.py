@@ -161,7 +161,8 @@ def test_vocabulary_that_does_not_fit(tmp_path):
     ("fields", "message"),
     [
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; those that can be read"),
-        ({"llama.expert_count": 8}, "mixture of experts"),
+        ({"llama.expert_count": 8}, "llama.expert_used_count is missing"),
+        ({"llama.expert_count": 8, "llama.expert_used_count": 2}, r"tensor blk\.0\.ffn_gate_inp\.weight is miss"),
         ({"llama.rope.dimension_count": 8}, "rope.dimension_count must be the size of a head"),
         ({"llama.rope.scaling.type": "su"}, "must be none, linear, yarn, or, with factors, longrope, got 'su'"),
         (

@@ -83,7 +83,7 @@ def test_configuration(tmp_path, changes, expected):
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor must be 1, got 0.5"),
         (
             {"model_type": "mistral", "sliding_window": 9, "layer_types": ["full_attention"]},
-            "layer_types must be full_attention or sliding_attention for each layer",
+            "layer_types must be sliding_attention in all layers, got",
         ),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 2}}, "cannot be read: 'low_freq_factor'"),
         ({"num_hidden_layers": None}, "the key num_hidden_layers is missing"),
@@ -100,6 +100,22 @@ def test_unsupported_networks(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message) as raised:
         open_checkpoint(path)
     assert str(path) in str(raised.value)
+
+
+def test_a_network_is_refused_before_a_weight_is_read(tmp_path, monkeypatch):
+    weights = tiny.random_weights(tiny.CONFIG)
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    path = tiny.write_directory(tmp_path / "m", weights=weights)
+    reads = []
+    read = SafetensorsFile.read
+    monkeypatch.setattr(SafetensorsFile, "read", lambda file, name: reads.append(name) or read(file, name))
+    open_checkpoint(path)  # compares the last product with the embedding
+    assert "lm_head.weight" in reads
+    reads.clear()
+    tiny.write_directory(path, weights=weights, rope_scaling={"rope_type": "dynamic", "factor": 2})
+    with pytest.raises(ValueError, match="got 'dynamic'"):
+        open_checkpoint(path)
+    assert not reads
 
 
 @pytest.mark.parametrize(

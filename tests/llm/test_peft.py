@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.llm import LanguageModel
+from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.checkpoints.writer import write_directory
 from ms_ascend_ops.llm.executor import Chunk
 from tests.llm import tiny
 
@@ -39,9 +41,14 @@ def check(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "phi3", "glm4"])
 def test_peft_loads_what_finetune_writes(tmp_path, architecture):
-    model = tiny.write_directory(tmp_path / "m", tiny.VARIANTS[architecture])
+    if architecture in tiny.VARIANTS:
+        model = tiny.write_directory(tmp_path / "m", tiny.VARIANTS[architecture])
+    else:  # with fused matrices
+        config = tiny.FAMILIES["phi3, half" if architecture == "phi3" else architecture]
+        file = tiny.write_gguf(tmp_path / "m.gguf", config)
+        write_directory(open_checkpoint(file), model := tmp_path / "m", np.dtype(np.float32))
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(json.dumps({"prompt": "hello", "completion": f" world {i}"}) for i in range(4)))
     options = [

@@ -27,6 +27,11 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+GEMMA = {"head_dim": 256, "sliding_window": 24, "query_pre_attn_scalar": 48}  # heads of the largest size
+GEMMA3_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e5},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+}
 NETWORKS = {
     "llama3": ("llama", {"rope_parameters": LLAMA3}),
     "mistral, window": ("mistral", {"sliding_window": 24}),
@@ -41,6 +46,15 @@ NETWORKS = {
                                                 "partial_rotary_factor": 0.5}}),
     "olmo2": ("olmo2", {}),
     "glm4": ("glm4", {"head_dim": 16}),
+    "gemma2": ("gemma2", GEMMA | {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}),
+    "gemma3": ("gemma3_text", GEMMA | {"num_hidden_layers": 7}),
+    "gemma3, stretched": ("gemma3_text", GEMMA | {"layer_types": ["full_attention", *["sliding_attention"] * 2],
+                                                  "rope_parameters": GEMMA3_ROPE, "final_logit_softcapping": 9.0}),
+    "mixtral": ("mixtral", {"num_local_experts": 4}),
+    "qwen3_moe": ("qwen3_moe", {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+                                "norm_topk_prob": True, "head_dim": 32}),
+    "qwen3_moe, window": ("qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 1, "moe_intermediate_size": 48,
+                                        "use_sliding_window": True, "sliding_window": 20}),
 }  # fmt: skip
 CONTEXT = 112  # of 48 tokens and 64
 

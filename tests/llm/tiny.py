@@ -32,7 +32,7 @@ VARIANTS = {
     "mistral": replace(CONFIG, architecture="mistral", tied_embedding=False, key_heads=1),
     "qwen2": replace(CONFIG, architecture="qwen2", qkv_bias=True, epsilon=1e-6),
     # Heads that are larger than hidden / heads.
-    "qwen3": replace(CONFIG, architecture="qwen3", query_key_norm=True, head_size=32, rope_base=1e6),
+    "qwen3": replace(CONFIG, architecture="qwen3", head_size=32, rope_base=1e6),
 }
 _LONGROPE = RopeScaling(
     "longrope", original_context=40, attention_factor=1.25, short_factors=tuple(1 + 0.125 * i for i in range(8)),
@@ -45,16 +45,42 @@ FAMILIES = {
     "qwen2, windows": replace(VARIANTS["qwen2"], windows=(20, 20)),
     "phi3": replace(CONFIG, architecture="phi3", tied_embedding=False, windows=(20, 20), rope_scaling=_LONGROPE),
     "phi3, half": replace(CONFIG, architecture="phi3", tied_embedding=False, rotary=8),
-    "olmo2": replace(CONFIG, architecture="olmo2", tied_embedding=False, query_key_norm=True),
+    "olmo2": replace(CONFIG, architecture="olmo2", tied_embedding=False),
     "glm4": replace(CONFIG, architecture="glm4", tied_embedding=False, qkv_bias=True, rotary=8),
+    "gemma2": replace(CONFIG, architecture="gemma2", head_size=32, windows=(20, 0), score_cap=2.0, logit_cap=3.0),
+    "gemma3": replace(
+        CONFIG,
+        architecture="gemma3_text",
+        layers=6,
+        head_size=32,
+        windows=(20,) * 5 + (0,),
+        rope_base=1e6,
+        local_base=1e4,
+        rope_scaling=RopeScaling("linear", 8.0),
+    ),
+    "mixtral": replace(
+        CONFIG, architecture="mixtral", tied_embedding=False, experts=4, experts_used=2, normalized_experts=True
+    ),
+    "qwen3_moe": replace(
+        CONFIG,
+        architecture="qwen3_moe",
+        tied_embedding=False,
+        feed_forward=32,
+        experts=8,
+        experts_used=3,
+        normalized_experts=True,
+    ),
 }
+GGUF_NAMES = {"gemma3_text": "gemma3", "mixtral": "llama", "qwen3_moe": "qwen3moe"}
 
 _GGUF_LAYER = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_self_attn_layernorm": "post_attention_norm",
-    "post_mlp_layernorm": "post_ffw_norm", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
+    "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps", "post_mlp_layernorm": "post_ffw_norm",
+    "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 }  # fmt: skip
 _GGUF_TOP = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -72,11 +98,14 @@ def random_weights(config, seed=0):
     weights = {}
     for name, shape in expected_shapes(config).items():
         if "norm" in name:
-            values = 1 + 0.2 * rng.standard_normal(shape)
+            # On a grid, so that nothing is lost where 1 is added.
+            values = np.rint(0.2 * 4096 * rng.standard_normal(shape)) / 4096
+            values += 0 if config.family.one_plus_gamma else 1
         elif name.endswith("bias"):
             values = 0.3 * rng.standard_normal(shape)
         else:
-            values = rng.standard_normal(shape) * (1.0 if "embed" in name else shape[1] ** -0.5)
+            scale = 1 / config.embedding_scale if "embed" in name else shape[1] ** -0.5
+            values = rng.standard_normal(shape) * scale
         weights[name] = values.astype(np.float32)
     return weights
 
@@ -148,7 +177,7 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
     """
     weights = _fused(config, random_weights(config) if weights is None else weights)
     fields = _fields(config) | (fields or {})
-    writer = gguf.GGUFWriter(str(path), config.architecture)
+    writer = gguf.GGUFWriter(str(path), GGUF_NAMES.get(config.architecture, config.architecture))
     writer.add_block_count(config.layers)
     writer.add_context_length(config.context)
     writer.add_embedding_length(config.hidden)
@@ -181,7 +210,16 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
 
 def _fields(config):
     """Keys of what sets an architecture apart."""
-    fields, scaling, name = {}, config.rope_scaling, config.architecture
+    fields, scaling, name = {}, config.rope_scaling, GGUF_NAMES.get(config.architecture, config.architecture)
+    if config.architecture == "gemma2":
+        fields[f"{name}.attn_logit_softcapping"] = config.score_cap
+        fields[f"{name}.final_logit_softcapping"] = config.logit_cap
+    if config.experts:
+        fields |= {f"{name}.expert_count": config.experts, f"{name}.expert_used_count": config.experts_used}
+    if config.architecture == "qwen3_moe":
+        fields[f"{name}.expert_feed_forward_length"] = config.feed_forward
+    if scaling is not None and scaling.kind == "linear":
+        fields[f"{name}.rope.scaling.factor"] = scaling.factor
     if config.windows:
         fields[f"{name}.attention.sliding_window"] = config.windows[0]
     if config.rotary:
@@ -201,6 +239,13 @@ def _fused(config, weights):
     parts = {"phi3": {"self_attn.qkv_proj": "qkv", "mlp.gate_up_proj": ("gate", "up")},
              "glm4": {"mlp.gate_up_proj": ("gate", "up")}}.get(config.architecture, {})  # fmt: skip
     weights = dict(weights)
+    if config.family.one_plus_gamma:  # as llama.cpp's converter has them
+        weights = {name: value + 1 if name.endswith("norm.weight") else value for name, value in weights.items()}
+    for layer in range(config.layers if config.experts else 0):
+        prefix = f"model.layers.{layer}.mlp.experts."
+        for kind in ("gate_proj.weight", "up_proj.weight", "down_proj.weight"):
+            held = [weights.pop(f"{prefix}{expert}.{kind}") for expert in range(config.experts)]
+            weights[prefix + kind] = np.stack(held)
     for layer in range(config.layers):
         for fused, names in parts.items():
             prefix = f"model.layers.{layer}.{fused.partition('.')[0]}."
@@ -214,7 +259,7 @@ def _fused(config, weights):
 
 def _add(writer, config, name, value, kind):
     value, its = value if isinstance(value, tuple) else (value, None)
-    if config.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+    if config.architecture in ("llama", "mixtral") and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.heads if "q_proj" in name else config.key_heads
         # As the converter does: the two halves of a head alternate.
         value = value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2).reshape(value.shape)

@@ -7,7 +7,7 @@ def _heads_first(x, layout):
     return x if layout == "BNSD" else x.swapaxes(1, 2)
 
 
-def _probabilities(query, key, mask, scale, causal, window):
+def _probabilities(query, key, mask, scale, causal, window, softcap=0.0):
     """Of all heads, keys repeated; and the log-sum-exp. A query that sees nothing has zeros and -inf."""
     key = np.repeat(key, query.shape[1] // key.shape[1], axis=1)
     s, t = query.shape[2], key.shape[2]
@@ -17,7 +17,10 @@ def _probabilities(query, key, mask, scale, causal, window):
         seen &= behind >= 0
     if window:
         seen &= behind < window
-    scores = scale * query @ key.swapaxes(-1, -2) + (0 if mask is None else mask)
+    scores = scale * query @ key.swapaxes(-1, -2)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    scores = scores + (0 if mask is None else mask)
     scores = np.where(seen, scores, -np.inf)
     largest = scores.max(-1, keepdims=True, initial=-np.inf)
     largest = np.where(np.isfinite(largest), largest, 0)
@@ -28,10 +31,10 @@ def _probabilities(query, key, mask, scale, causal, window):
     return exponentials / np.where(total == 0, 1, total), lse
 
 
-def forward(query, key, value, mask=None, scale=1.0, causal=False, window=0, layout="BNSD"):
+def forward(query, key, value, mask=None, scale=1.0, causal=False, window=0, layout="BNSD", softcap=0.0):
     """(out, lse)"""
     query, key, value = (_heads_first(x, layout) for x in (query, key, value))
-    probabilities, lse = _probabilities(query, key, mask, scale, causal, window)
+    probabilities, lse = _probabilities(query, key, mask, scale, causal, window, softcap)
     value = np.repeat(value, query.shape[1] // value.shape[1], axis=1)
     return _heads_first(probabilities @ value, layout), lse
 

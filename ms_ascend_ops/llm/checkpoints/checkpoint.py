@@ -91,7 +91,7 @@ def places_of(
         config: of the network.
         path: the file, for messages.
         shapes: those of its tensors.
-        known_as: the norms that the file calls otherwise.
+        known_as: parts of names that the file has otherwise.
 
     Raises:
         ValueError: two tensors are the same weight.
@@ -105,10 +105,15 @@ def places_of(
 
     for stored, shape in shapes.items():
         layer, _, kind = stored.rpartition(".")
-        prefix, _, last = layer.rpartition(".")
         fused = next((one for one in config.family.fused if layer.endswith(f".{one}")), None)
         if fused is None:
-            name = f"{prefix}.{known_as[last]}.{kind}" if prefix and last in known_as else stored
+            name = ".".join(known_as.get(part, part) for part in stored.split("."))
+            if len(shape) == 3 and ".experts." in name:  # all of a layer, as one tensor
+                before, _, last = name.partition(".experts.")
+                for expert in range(shape[0]):
+                    its = slice(expert * shape[1], (expert + 1) * shape[1])
+                    put(f"{before}.experts.{expert}.{last}", Place(stored, its, shape[1:]))
+                continue
             put(name, Place(stored, ALL, shape))
             continue
         first = 0
@@ -171,9 +176,12 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         shapes[attention + "o_proj.weight"] = (config.hidden, config.query_size)
         if config.output_bias:
             shapes[attention + "o_proj.bias"] = (config.hidden,)
-        shapes[prefix + "mlp.gate_proj.weight"] = (config.feed_forward, config.hidden)
-        shapes[prefix + "mlp.up_proj.weight"] = (config.feed_forward, config.hidden)
-        shapes[prefix + "mlp.down_proj.weight"] = (config.hidden, config.feed_forward)
+        if config.experts:
+            shapes[prefix + "mlp.gate.weight"] = (config.experts, config.hidden)
+        for part in [f"experts.{expert}." for expert in range(config.experts)] or [""]:
+            shapes[f"{prefix}mlp.{part}gate_proj.weight"] = (config.feed_forward, config.hidden)
+            shapes[f"{prefix}mlp.{part}up_proj.weight"] = (config.feed_forward, config.hidden)
+            shapes[f"{prefix}mlp.{part}down_proj.weight"] = (config.hidden, config.feed_forward)
         for name in NORMS[config.family.norms]:
             shapes[f"{prefix}{name}.weight"] = (config.hidden,)
     shapes["model.norm.weight"] = (config.hidden,)

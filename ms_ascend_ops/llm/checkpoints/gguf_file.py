@@ -42,6 +42,11 @@ class GGUFTensor:
     shape: tuple[int, ...]
     data: Array
 
+    @property
+    def rows(self) -> int:
+        """Of a matrix; of several, those of all; the elements of a vector."""
+        return self.shape[0] if len(self.shape) == 1 else math.prod(self.shape[:-1])
+
     def read(self, rows: slice = slice(None), columns: slice = slice(None)) -> Array | QuantizedMatrix:
         """The numbers, or a part of them: floats where they lie in the file, or quantized as they are.
 
@@ -49,9 +54,9 @@ class GGUFTensor:
             ValueError: the columns begin or end within a group of a quantized matrix.
         """
         if self.kind in FLOATS:
-            floats: Array = self.data.view(FLOATS[self.kind]).reshape(self.shape)
-            return floats[rows] if floats.ndim == 1 else floats[rows, columns]
-        data = self.data.reshape(self.shape[0], -1)[rows]
+            floats: Array = self.data.view(FLOATS[self.kind])
+            return floats[rows] if len(self.shape) == 1 else floats.reshape(self.rows, -1)[rows, columns]
+        data = self.data.reshape(self.rows, -1)[rows]
         if stays_quantized(self.kind):
             return matrix_of(self.kind, data).part(slice(None), columns)
         return floats_of(self.kind, data)[:, columns]
@@ -146,10 +151,10 @@ class GGUFFile:
         if its not in readable():
             raise ValueError(f"{self.path}: tensor {name} has the type {its}; {', '.join(readable())} can be read")
         elements, size = type_size(kind)
-        if elements > 1 and (shape[-1] % elements or len(shape) != 2):
+        if elements > 1 and (shape[-1] % elements or len(shape) not in (2, 3)):
             raise ValueError(
-                f"{self.path}: tensor {name} of {its} must be a matrix with a multiple of {elements} columns, got "
-                f"shape {shape}"
+                f"{self.path}: tensor {name} of {its} must be a matrix, or several, with a multiple of {elements} "
+                f"columns, got shape {shape}"
             )
         return math.prod(shape) // elements * size
 

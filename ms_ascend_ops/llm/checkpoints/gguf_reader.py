@@ -16,11 +16,16 @@ from ms_ascend_ops.llm.checkpoints.gguf_special import read_special_tokens
 from ms_ascend_ops.llm.checkpoints.gguf_types import FLOATS, stays_quantized
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import MOST_LAYERS, ModelConfig, RopeScaling
-from ms_ascend_ops.llm.families import FAMILIES, FUSED
+from ms_ascend_ops.llm.families import FAMILIES, FUSED, Family
 
 __all__ = ["read_gguf"]
 
-_ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "olmo2", "glm4")
+# What files call the architectures, and which of FAMILIES they are.
+_ARCHITECTURES = {name: name for name in ("llama", "qwen2", "qwen3", "phi3", "olmo2", "glm4", "gemma2")}
+_ARCHITECTURES |= {"gemma3": "gemma3_text", "qwen3moe": "qwen3_moe"}
+_MIXTURE = {"llama": "mixtral"}  # with experts
+# Of Gemma's networks those with so many layers scale queries by the size of a head if the width were divided evenly.
+_EVEN_SCALE = {"gemma2": 46, "gemma3": 62}
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 # Keys of an architecture that are read below, and those that change nothing without others that are refused.
@@ -28,12 +33,18 @@ _READ = (
     "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "attention.head_count",
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
     "attention.sliding_window", "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scale_linear", "expert_count",
+    "rope.scale_linear", "expert_count", "expert_used_count", "expert_feed_forward_length",
 )  # fmt: skip
 # Those of two types of scaling.
 _YARN_AND_LONGROPE = ("rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
+# Those of some architectures.
+_OWN = {
+    "gemma2": ("attn_logit_softcapping", "final_logit_softcapping"),
+    "gemma3": ("final_logit_softcapping", "rope.freq_base_swa", "attention.sliding_window_pattern"),
+    "qwen3moe": ("expert_weights_norm",),
+}  # fmt: skip
 _IDLE = (
-    "attention.causal", "expert_used_count", "rope.scaling.original_context_length", "rope.scaling.finetuned",
+    "attention.causal", "rope.scaling.original_context_length", "rope.scaling.finetuned",
     "tensor_data_layout",
 )  # fmt: skip
 
@@ -58,6 +69,10 @@ _IN_LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
 }
 
 
@@ -76,14 +91,17 @@ def read_gguf(path: Path) -> Checkpoint:
     # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
     permuted = {
         f"model.layers.{layer}.self_attn.{part}"
-        for layer in range(config.layers if config.architecture == "llama" else 0)
+        for layer in range(config.layers if file.fields["general.architecture"] == "llama" else 0)
         for part in ("q_proj", "k_proj")
     }
 
     def read(name: str, rows: slice = ALL, columns: slice = ALL) -> Weight:
         place = places[name]
-        held = range(*place.rows.indices(file.tensors[names[place.stored]].shape[0]))[rows]
-        weight = file.tensors[names[place.stored]].read(slice(held.start, held.stop), columns)
+        tensor = file.tensors[names[place.stored]]
+        held = range(*place.rows.indices(tensor.rows))[rows]
+        weight = tensor.read(slice(held.start, held.stop), columns)
+        if config.family.one_plus_gamma and name.endswith("norm.weight"):
+            return np.asarray(weight, np.float32) - np.float32(1)  # llama.cpp's converter adds it
         if name.rpartition(".")[0] not in permuted:
             return weight
         return _halves_apart(weight, weight.shape[0] // config.head_size)  # parts have whole heads
@@ -107,7 +125,7 @@ def read_gguf(path: Path) -> Checkpoint:
 def _config(file: GGUFFile) -> ModelConfig:
     fields, path = file.fields, file.path
     architecture = fields.get("general.architecture")
-    if architecture not in _ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
         raise ValueError(
             f"{path}: the architecture is {architecture!r}; those that can be read are {', '.join(_ARCHITECTURES)}"
         )
@@ -123,13 +141,16 @@ def _config(file: GGUFFile) -> ModelConfig:
         return value
 
     _check_keys(file, architecture)
-    if fields.get(f"{architecture}.expert_count", 0):
-        raise ValueError(f"{path}: {architecture}.expert_count: a mixture of experts is not supported")
+    kind, experts = _ARCHITECTURES[architecture], get("expert_count", int, 0)
+    kind = _MIXTURE.get(architecture, kind) if experts else kind
+    family = FAMILIES[kind]
+    if bool(experts) != family.experts:
+        rule = "at least 1" if family.experts else "0: a mixture of experts of this architecture is not supported"
+        raise ValueError(f"{path}: {architecture}.expert_count must be {rule}, got {experts}")
     heads, hidden = get("attention.head_count", int), get("embedding_length", int)
     head_size = get("attention.key_length", int, hidden // max(heads, 1))
     if (value_size := get("attention.value_length", int, head_size)) != head_size:
         raise ValueError(f"{path}: heads of keys and values must have one size, got {head_size} and {value_size}")
-    family = FAMILIES[architecture]
     rotated = get("rope.dimension_count", int, head_size)
     if rotated != head_size and "partial_rotary_factor" not in family.defaults:
         raise ValueError(f"{path}: rope.dimension_count must be the size of a head ({head_size}), got {rotated}")
@@ -143,15 +164,22 @@ def _config(file: GGUFFile) -> ModelConfig:
             f"{path}: the vocabulary has {len(tokens)} tokens, but token_embd.weight {embedding.shape[0]} rows"
         )
     special = read_special_tokens(path, fields)
-    window = get("attention.sliding_window", int, 0)
-    layers, context = get("block_count", int), get("context_length", int)
-    if family.window == "never" and 0 < window < context:
+    window = get("attention.sliding_window", int, 4096 if family.period else 0)
+    if fields.get(f"{architecture}.attention.sliding_window_pattern", family.period) != family.period:
+        raise ValueError(
+            f"{path}: {architecture}.attention.sliding_window_pattern must be {family.period}, got "
+            f"{fields[f'{architecture}.attention.sliding_window_pattern']!r:.60}"
+        )
+    layers, context, scaling = get("block_count", int), get("context_length", int), _scaling(file, architecture, get)
+    if scaling is not None:
+        context = scaling.context(context)
+    if (family.window == "never" or architecture == "llama") and 0 < window < context:
         raise ValueError(f"{path}: {architecture}.attention.sliding_window is not supported, got {window}")
     return ModelConfig(
-        architecture=architecture,
+        architecture=kind,
         layers=layers,
         hidden=hidden,
-        feed_forward=get("feed_forward_length", int),
+        feed_forward=get("expert_feed_forward_length" if kind == "qwen3_moe" else "feed_forward_length", int),
         heads=heads,
         key_heads=get("attention.head_count_kv", int, heads),
         head_size=head_size,
@@ -159,16 +187,29 @@ def _config(file: GGUFFile) -> ModelConfig:
         context=context,
         epsilon=get("attention.layer_norm_rms_epsilon", float),
         rope_base=get("rope.freq_base", float, 10000.0),
-        rope_scaling=_scaling(file, architecture, get),
+        rope_scaling=scaling,
         qkv_bias=bool({"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"} & file.tensors.keys()),
         output_bias="blk.0.attn_output.bias" in file.tensors,
-        query_key_norm=family.query_key_norm != "none",
         tied_embedding="output.weight" not in file.tensors,
         end_tokens=special.ends,
         begin_token=special.begin if special.add_begin or "tokenizer.ggml.bos_token_id" in fields else None,
         rotary=0 if rotated == head_size else rotated,
-        windows=(window,) * layers if 0 < window < context and layers <= MOST_LAYERS else (),
+        windows=_windows(family, layers, window) if window < context or family.local_base else (),
+        query_scale=(heads / hidden) ** 0.5 if layers == _EVEN_SCALE.get(architecture) and hidden > 0 else 0.0,
+        score_cap=get("attn_logit_softcapping", float, 50.0) if architecture == "gemma2" else 0.0,
+        logit_cap=get("final_logit_softcapping", float, 30.0 if architecture == "gemma2" else 0.0),
+        local_base=get("rope.freq_base_swa", float, family.local_base),
+        experts=experts,
+        experts_used=get("expert_used_count", int) if experts else 0,
+        normalized_experts=experts > 0 and fields.get(f"{architecture}.expert_weights_norm", True) is True,
     )
+
+
+def _windows(family: Family, layers: int, size: int) -> tuple[int, ...]:
+    """How many keys a query sees, layer by layer; 0: all."""
+    if size <= 0 or layers > MOST_LAYERS:
+        return ()
+    return tuple(size if not family.period or (layer + 1) % family.period else 0 for layer in range(layers))
 
 
 def _scaling(file: GGUFFile, architecture: str, get: Callable[..., Any]) -> RopeScaling | None:
@@ -189,6 +230,11 @@ def _scaling(file: GGUFFile, architecture: str, get: Callable[..., Any]) -> Rope
             attention_factor=attention,
         )  # fmt: skip
     if kind == "none" or factor in (0.0, 1.0):
+        if attention != 1:
+            raise ValueError(
+                f"{file.path}: {architecture}.rope.scaling.attn_factor must be 1 without rope.scaling.factor, got "
+                f"{attention}"
+            )
         return None
     if kind == "linear":
         return RopeScaling("linear", factor)
@@ -216,18 +262,23 @@ def _check_keys(file: GGUFFile, architecture: str) -> None:
     stretched = file.fields.get(f"{architecture}.rope.scaling.type") in ("yarn", "longrope") or _LONG in file.tensors
     for key, value in file.fields.items():
         name = key.removeprefix(f"{architecture}.")
-        if name == key or name in _READ or name in _IDLE or (name in _YARN_AND_LONGROPE and stretched):
+        read = name in _READ or name in _IDLE or name in _OWN.get(architecture, ())
+        if name == key or read or (name in _YARN_AND_LONGROPE and stretched):
             continue
-        if value not in (0, 1.0, "", "none", []) or value is True:
+        if value not in (0, 1.0, "", "none", []) or value is True or (value and "shared" in name):
             raise ValueError(f"{file.path}: the key {key} is not supported, got {value!r:.60}")
 
 
 def _note(file: GGUFFile) -> str:
     """Which types become floats, and what that takes."""
-    kinds = {one.kind for one in file.tensors.values() if one.kind not in FLOATS and not stays_quantized(one.kind)}
-    held = [one for one in file.tensors.values() if one.kind in kinds]
+    held = [
+        one
+        for one in file.tensors.values()
+        if one.kind not in FLOATS and (len(one.shape) > 2 or not stays_quantized(one.kind))
+    ]
     if not held:
         return ""
+    kinds = {f"{one.kind}{' of experts' if len(one.shape) > 2 else ''}" for one in held}
     stored = sum(one.data.nbytes for one in held) / 2**20
     floats = sum(4 * math.prod(one.shape) for one in held) / 2**20
     return (
@@ -258,6 +309,9 @@ def _all_names(config: ModelConfig) -> dict[str, str]:
     theirs = {ours: name for name, ours in _IN_LAYER.items()}
     for fused in config.family.fused:
         theirs |= dict.fromkeys(FUSED[fused], theirs.get(fused, theirs["mlp.up_proj"]))
+    for kind in ("gate", "up", "down"):
+        name = theirs.pop(f"mlp.experts.{kind}_proj")
+        theirs |= {f"mlp.experts.{expert}.{kind}_proj": name for expert in range(config.experts)}
     return {
         f"model.layers.{layer}.{ours}.{kind}": f"blk.{layer}.{name}.{kind}"
         for layer in range(config.layers)

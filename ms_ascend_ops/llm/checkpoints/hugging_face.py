@@ -38,6 +38,7 @@ def read_directory(path: Path) -> Checkpoint:
     """
     config_path = path / "config.json"
     data = read_json(config_path)
+    read_config(config_path, data, {}, True)  # refuses what is not supported before a weight is read
     files, place = _weights(path)
     tensors = Tensors(
         str(path), {name: files[file].tensors[name] for name, file in place.items()},
@@ -75,14 +76,11 @@ def read_directory(path: Path) -> Checkpoint:
 def stored_name(config: ModelConfig, name: str) -> str:
     """What files of the family call a weight, or the matrix that it is a part of."""
     layer, _, kind = name.rpartition(".")
-    prefix, _, last = layer.rpartition(".")
-    if last in config.family.names:
-        return f"{prefix}.{config.family.names[last]}.{kind}"
     for fused in config.family.fused:
         for part in FUSED[fused]:
             if layer.endswith(f".{part}"):
                 return f"{layer.removesuffix(part)}{fused}.{kind}"
-    return name
+    return ".".join(config.family.names.get(part, part) for part in name.split("."))
 
 
 def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:

@@ -59,10 +59,11 @@ def read_config(
     kind = architecture(path, data)
     family = FAMILIES[kind]
     for key, value in data.items():
-        if key not in _READ and _CHANGES.search(key) and (value not in _NEUTRAL or value is True):
+        if key in _READ or key in family.keys or not _CHANGES.search(key):
+            continue
+        if value not in _NEUTRAL or value is True:
             raise ValueError(f"{path}: the key {key:.60} is not supported, got {value!r:.60}")
-    if (activation := data.get("hidden_act", "silu")) not in ("silu", "swish"):
-        raise ValueError(f"{path}: hidden_act must be silu, got {activation!r:.60}")
+    _check_activation(path, data, family)
 
     def get(key: str, kind_of: type, default: Any = None) -> Any:
         value = data.get(key, family.defaults.get(key))
@@ -77,14 +78,30 @@ def read_config(
 
     heads, hidden, layers = get("num_attention_heads", int), get("hidden_size", int), get("num_hidden_layers", int)
     context = get("max_position_embeddings", int)
-    base, scaling, share = _rope(path, data, family, context)
-    if scaling is not None and scaling.kind == "yarn" and 0 < scaling.factor * scaling.original_context < 1e30:
-        context = max(context, int(scaling.factor * scaling.original_context))
+    base, scaling, share, local = _rope(path, data, family, context)
+    if scaling is not None:
+        context = scaling.context(context)
     head_size = get("head_dim", int, hidden // max(heads, 1))
     rotary = 0 if share == 1 else int(head_size * share)
     if share != 1 and rotary < 2:
         raise ValueError(f"{path}: partial_rotary_factor must leave a pair of a head of {head_size}, got {share!r:.60}")
     window = get("sliding_window", int, 0)
+    windows: tuple[int, ...] = ()
+    # Where angles depend on them, windows count beyond the context, too.
+    if window > 0 and (window < context or family.local_base) and layers <= MOST_LAYERS:
+        windows = _windows(path, data, family, layers, window)
+    if kind == "gemma3_text" and data.get("attn_logit_softcapping") is not None:
+        raise ValueError(f"{path}: the key attn_logit_softcapping is not supported in {kind}")
+    caps = [
+        get(key, float) if key in family.keys and data.get(key, family.defaults.get(key)) is not None else 0.0
+        for key in ("attn_logit_softcapping", "final_logit_softcapping")
+    ]
+    scalar = get("query_pre_attn_scalar", float) if "query_pre_attn_scalar" in family.keys else float(head_size)
+    if scalar <= 0:
+        raise ValueError(f"{path}: query_pre_attn_scalar must be > 0, got {scalar}")
+    inner = "moe_intermediate_size"
+    counts = [key for key in ("num_experts", "num_local_experts") if key in family.keys]  # transformers renamed it
+    counts = [key for key in counts if data.get(key) is not None] or counts
     prefix = "model.layers.0."
     if any(f"{prefix}mlp.{name}.bias" in shapes for name in ("gate_proj", "up_proj", "down_proj")):
         raise ValueError(f"{path}: biases in the feed-forward layer are not supported")
@@ -92,7 +109,7 @@ def read_config(
         architecture=kind,
         layers=layers,
         hidden=hidden,
-        feed_forward=get("intermediate_size", int),
+        feed_forward=get(inner if inner in family.keys else "intermediate_size", int),
         heads=heads,
         key_heads=get("num_key_value_heads", int, heads),
         head_size=head_size,
@@ -103,12 +120,18 @@ def read_config(
         rope_scaling=scaling,
         qkv_bias=any(f"{prefix}self_attn.{name}_proj.bias" in shapes for name in "qkv"),
         output_bias=f"{prefix}self_attn.o_proj.bias" in shapes,
-        query_key_norm=family.query_key_norm != "none",
         tied_embedding=same_head,
         end_tokens=_ends(path, data),
         begin_token=data["bos_token_id"] if type(data.get("bos_token_id")) is int else None,
         rotary=rotary,
-        windows=_windows(path, data, family, layers, window) if 0 < window < context and layers <= MOST_LAYERS else (),
+        windows=windows,
+        query_scale=0.0 if scalar == head_size else scalar**-0.5,
+        score_cap=caps[0],
+        logit_cap=caps[1],
+        local_base=local,
+        experts=get(counts[0], int) if counts else 0,
+        experts_used=get("num_experts_per_tok", int) if counts else 0,
+        normalized_experts=family.normalized_experts or data.get("norm_topk_prob") is True,
     )
 
 
@@ -124,14 +147,38 @@ def architecture(path: Path, data: Mapping[str, Any]) -> str:
     raise ValueError(f"{path}: model_type is {kind!r:.60}; those that can be read are {', '.join(FAMILIES)}")
 
 
+def _check_activation(path: Path, data: Mapping[str, Any], family: Family) -> None:
+    """Refuse other activations, and what makes a network of these families another one."""
+    gelu = family.activation == "gelu_tanh"
+    key, names = ("hidden_activation", ["gelu_pytorch_tanh", None]) if gelu else ("hidden_act", ["silu", "swish"])
+    activation = data.get(key, names[0])
+    if activation not in names:
+        raise ValueError(f"{path}: {key} must be {names[0]}, got {activation!r:.60}")
+    if data.get("use_bidirectional_attention"):
+        raise ValueError(f"{path}: use_bidirectional_attention is not supported, got true")
+    if family.experts and data.get("decoder_sparse_step", 1) != 1:
+        raise ValueError(f"{path}: decoder_sparse_step must be 1, got {data['decoder_sparse_step']!r:.60}")
+    if family.experts and data.get("mlp_only_layers"):
+        raise ValueError(f"{path}: mlp_only_layers must be empty, got {data['mlp_only_layers']!r:.60}")
+
+
 def _windows(path: Path, data: Mapping[str, Any], family: Family, layers: int, size: int) -> tuple[int, ...]:
     """How many keys a query sees, layer by layer; 0: all."""
-    used = family.window == "always" or (family.window == "used" and data.get("use_sliding_window") is True)
-    if not used:
+    if family.window == "never" or ("used" in family.window and data.get("use_sliding_window") is not True):
         return ()
     types = data.get("layer_types")
-    if types is None:
-        first = data.get("max_window_layers", 28) if family.window == "used" else 0
+    alike = family.window in ("always", "used by all")
+    if alike and isinstance(types, list) and any(one != "sliding_attention" for one in types):
+        raise ValueError(f"{path}: layer_types must be sliding_attention in all layers, got {types!r:.60}")
+    if family.period and types is None:
+        period = data.get("sliding_window_pattern", data.get("_sliding_window_pattern", family.period))
+        if not isinstance(period, int) or isinstance(period, bool) or period < 1:
+            raise ValueError(f"{path}: sliding_window_pattern must be at least 1, got {period!r:.60}")
+        windows = tuple(size if (layer + 1) % period else 0 for layer in range(layers))
+    elif alike:
+        windows = (size,) * layers
+    elif types is None:
+        first = data.get("max_window_layers", 28)
         if not isinstance(first, int):
             raise ValueError(f"{path}: max_window_layers must be a number, got {first!r:.60}")
         windows = tuple(0 if layer < first else size for layer in range(layers))
@@ -159,16 +206,26 @@ def _ends(path: Path, data: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _rope(
     path: Path, data: Mapping[str, Any], family: Family, context: int
-) -> tuple[float, RopeScaling | None, float]:  # fmt: skip
-    """Base, scaling, and the share of a head that is rotated.
+) -> tuple[float, RopeScaling | None, float, float]:  # fmt: skip
+    """Base, scaling, the share of a head that is rotated, and the base of layers with a window.
 
     Newer files have all of it in rope_parameters, older ones a base, and a scaling if there is one.
     """
     parameters = data.get("rope_scaling") or data.get("rope_parameters") or {}
     if not isinstance(parameters, dict):
         raise ValueError(f"{path}: the rotary embedding must be an object, got {parameters!r:.60}")
+    local = data.get("rope_local_base_freq", family.local_base) if family.local_base else 0.0
+    if family.local_base and {"full_attention", "sliding_attention"} & parameters.keys():
+        parameters, sliding = (parameters.get(f"{kind}_attention") or {} for kind in ("full", "sliding"))
+        if not isinstance(parameters, dict) or not isinstance(sliding, dict):
+            raise ValueError(f"{path}: the rotary embedding must have objects, got {parameters!r:.60}")
+        if sliding.get("rope_type", "default") != "default":
+            raise ValueError(
+                f"{path}: rope_type of sliding_attention must be default, got {sliding['rope_type']!r:.60}"
+            )
+        local = sliding.get("rope_theta", local)
     kind: Any = parameters.get("rope_type", parameters.get("type", "default"))
-    if kind in ("su", "yarn") and "self_attn.qkv_proj" in family.fused:  # what Phi-3's files said before
+    if kind in ("su", "yarn") and "short_factor" in parameters:  # what Phi-3's files said before
         kind = "longrope"
     if not isinstance(kind, str) or kind not in _ROPE_KEYS:
         kinds = ", ".join(_ROPE_KEYS)
@@ -183,8 +240,9 @@ def _rope(
         rule = "1" if default is None else "above 0 and at most 1"
         raise ValueError(f"{path}: partial_rotary_factor must be {rule}, got {share!r:.60}")
     base = parameters.get("rope_theta", data.get("rope_theta"))
+    base = family.defaults.get("rope_theta", 10000.0) if base is None else base
     try:
-        return 10000.0 if base is None else float(base), _scaling(kind, parameters, data, context), float(share)
+        return float(base), _scaling(kind, parameters, data, context), float(share), float(local)
     except (KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: the rotary embedding {dict(parameters)!r:.200} cannot be read: {error}") from error
 

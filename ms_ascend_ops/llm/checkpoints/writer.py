@@ -24,6 +24,7 @@ __all__ = ["check_target", "write_directory"]
 
 Array = np.ndarray[Any, Any]
 
+_ACTIVATIONS = {"silu": "silu", "gelu_tanh": "gelu_pytorch_tanh"}
 _PARTS = ("codes", "scale", "minimum", "zero")
 
 
@@ -117,7 +118,9 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
         "max_position_embeddings": config.context,
         "rms_norm_eps": config.epsilon,
         "rope_theta": config.rope_base,
-        "hidden_act": "silu",
+        "hidden_activation" if config.family.activation == "gelu_tanh" else "hidden_act": _ACTIVATIONS[
+            config.family.activation
+        ],
         "attention_bias": config.qkv_bias,
         "tie_word_embeddings": config.tied_embedding,
         "eos_token_id": list(config.end_tokens),
@@ -132,7 +135,7 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
         share = config.rotary / config.head_size
         whole = int(config.head_size * share) == config.rotary  # as readers take it; some shares are a bit too small
         data["partial_rotary_factor"] = share if whole else math.nextafter(share, 1)
-    data |= _windows(config)
+    data |= _windows(config) | _of_family(config)
     if config.rope_scaling is not None:
         data["rope_scaling"] = _rope_scaling(config.rope_scaling)
         if config.rope_scaling.kind == "longrope":
@@ -142,15 +145,34 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
 
 def _windows(config: ModelConfig) -> dict[str, Any]:
     """The keys of windows. Without one `sliding_window` is null: some classes have one where nothing is said."""
-    if config.family.window == "never":
+    kind, size = config.family.window, max(config.windows, default=0)
+    if kind == "never":
         return {}
-    size = max(config.windows, default=0)
     data: dict[str, Any] = {"sliding_window": size or None}
-    if config.family.window == "used":
+    if "used" in kind:
         data["use_sliding_window"] = size > 0
-    if size and (0 in config.windows or config.family.window == "used"):  # which leaves out the first layers by itself
-        data["layer_types"] = ["sliding_attention" if window else "full_attention" for window in config.windows]
+    if kind == "alternating" or (size and kind == "used"):  # which have other layers by themselves
+        types = ["sliding_attention" if window else "full_attention" for window in config.windows]
+        data["layer_types"] = types or ["full_attention"] * config.layers
     return data
+
+
+def _of_family(config: ModelConfig) -> dict[str, Any]:
+    """The keys that other families have not."""
+    values = {
+        "query_pre_attn_scalar": round((config.scale_of_scores) ** -2),
+        "attn_logit_softcapping": config.score_cap or None,
+        "final_logit_softcapping": config.logit_cap or None,
+        "rope_local_base_freq": config.local_base,
+        "num_local_experts": config.experts,
+        "num_experts": config.experts,
+        "num_experts_per_tok": config.experts_used,
+        "moe_intermediate_size": config.feed_forward,
+        "norm_topk_prob": config.normalized_experts,
+    }
+    if "num_experts" in config.family.keys:
+        del values["num_local_experts"]  # as newer versions call it; they read both
+    return {key: value for key, value in values.items() if key in config.family.keys}
 
 
 def _rope_scaling(scaling: RopeScaling) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 W' = W + (alpha / rank) B A, with A of shape (rank, columns) and B of shape (rows, rank).
 
+PEFT's modules are those of transformers' class. Where it has one matrix for several, as Phi-3 for queries, keys and
+values, factors of the parts are written as factors of that: the A one below the other, the B as blocks on a diagonal,
+of a rank and an alpha that are as many times as large. Of factors that are read each part gets its rows of B.
+
 Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, 2021.
 """
 
@@ -10,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, Checkpoint, Weight
 from ms_ascend_ops.llm.checkpoints.safetensors_file import SafetensorsFile, write_safetensors
 from ms_ascend_ops.llm.checkpoints.writer import check_target
+from ms_ascend_ops.llm.families import FUSED
 
 __all__ = ["TARGETS", "Lora", "merged", "read_adapter", "write_adapter"]
 
@@ -28,12 +33,13 @@ Array = np.ndarray[Any, Any]
 # Layers that can have factors, by the last part of their names.
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
+_NAMES = (*TARGETS, *(fused.rpartition(".")[2] for fused in FUSED))
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 # What changes the equation, and the values with which it does not.
 _PLAIN: Mapping[str, tuple[Any, ...]] = {
-    "use_dora": (False, None), "fan_in_fan_out": (False, None), "bias": ("none", None), "rank_pattern": ({}, None),
-    "alpha_pattern": ({}, None), "modules_to_save": ([], None), "lora_bias": (False, None),
+    "use_dora": (False, None), "fan_in_fan_out": (False, None), "bias": ("none", None),
+    "modules_to_save": ([], None), "lora_bias": (False, None),
 }  # fmt: skip
 
 
@@ -62,31 +68,37 @@ class Lora:
         return self.alpha / self.rank
 
 
-def write_adapter(target: Path, lora: Lora, factors: Mapping[str, tuple[Array, Array]], base: str) -> int:
+def write_adapter(
+    target: Path, lora: Lora, factors: Mapping[str, tuple[Array, Array]], checkpoint: Checkpoint
+) -> int:  # fmt: skip
     """Write an adapter that PEFT can load. Returns the bytes of its weights.
 
     Args:
         target: a directory that is not there yet. It comes into being when everything is written.
         lora: rank, alpha and targets.
         factors: A and B by the names of layers: `model.layers.0.self_attn.q_proj`.
-        base: the name of the model that it belongs to.
+        checkpoint: of the model that it belongs to.
 
     Raises:
         FileExistsError: the target is there.
     """
     check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    stored, parts = _fused(checkpoint, factors)
     tensors = {
         f"{_PREFIX}{name}.lora_{kind}.weight": np.ascontiguousarray(array, np.float32)
-        for name, pair in factors.items()
+        for name, pair in stored.items()
         for kind, array in zip("AB", pair, strict=True)
     }
+    alpha = int(lora.alpha) if lora.alpha == int(lora.alpha) else lora.alpha
     config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": lora.rank,
-        "lora_alpha": int(lora.alpha) if lora.alpha == int(lora.alpha) else lora.alpha, "lora_dropout": 0.0,
-        "target_modules": sorted(lora.targets), "bias": "none", "fan_in_fan_out": False, "inference_mode": True,
-        "modules_to_save": None, "use_rslora": False, "use_dora": False, "rank_pattern": {}, "alpha_pattern": {},
-        "init_lora_weights": True, "layers_to_transform": None, "layers_pattern": None, "revision": None,
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": str(checkpoint.path), "r": lora.rank,
+        "lora_alpha": alpha, "lora_dropout": 0.0, "bias": "none",
+        "target_modules": sorted({name.rpartition(".")[2] for name in stored}),
+        "fan_in_fan_out": False, "inference_mode": True, "modules_to_save": None, "use_rslora": False,
+        "use_dora": False, "rank_pattern": {name: count * lora.rank for name, count in parts.items()},
+        "alpha_pattern": {name: count * alpha for name, count in parts.items()}, "init_lora_weights": True,
+        "layers_to_transform": None, "layers_pattern": None, "revision": None,
     }  # fmt: skip
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -100,43 +112,62 @@ def write_adapter(target: Path, lora: Lora, factors: Mapping[str, tuple[Array, A
     return (target / _WEIGHTS).stat().st_size
 
 
-def read_adapter(path: str | Path) -> tuple[float, dict[str, tuple[Array, Array]]]:
-    """The scale of an adapter, and A and B in float32 by the names of layers.
+def read_adapter(path: str | Path) -> dict[str, tuple[Array, Array]]:
+    """A, and B times its scale, in float32 by the names of layers.
 
     Raises:
         ValueError: it cannot be read, or is of another kind than LoRA; the message names the file.
     """
     folder = Path(path)
-    file = folder / _CONFIG
-    if not file.is_file():
-        raise ValueError(f"{folder}: there is no {_CONFIG}")
-    try:
-        config = json.loads(file.read_text("utf-8"))
-        kind, rank, alpha = config["peft_type"], int(config["r"]), float(config["lora_alpha"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{file}: it cannot be read ({type(error).__name__}: {error})") from error
-    if kind != "LORA":
-        raise ValueError(f"{file}: peft_type must be LORA, got {kind!r}")
-    for key, allowed in _PLAIN.items():
-        if config.get(key) not in allowed:
-            raise ValueError(f"{file}: {key} must be {allowed[0]!r}, got {config[key]!r:.60}")
-    if rank < 1:
-        raise ValueError(f"{file}: r must be at least 1, got {rank}")
+    rank_of, scale_of = _settings(folder)
     weights = SafetensorsFile(_present(folder / _WEIGHTS))
     factors: dict[str, dict[str, Array]] = {}
     for name in weights.tensors:
         layer, _, last = name.removeprefix(_PREFIX).rpartition(".lora_")
         if last not in ("A.weight", "B.weight") or not name.startswith(_PREFIX):
             raise ValueError(f"{weights.path}: the tensor {name} is none of LoRA's factors of linear layers")
-        array = weights.read(name).astype(np.float32)
+        array, rank = weights.read(name).astype(np.float32), rank_of(layer)
         if array.ndim != 2 or array.shape[0 if last[0] == "A" else 1] != rank:
             raise ValueError(f"{weights.path}: the tensor {name} must be of rank {rank}, got shape {array.shape}")
         factors.setdefault(layer, {})[last[0]] = array
     for layer, pair in factors.items():
         if len(pair) != 2:
             raise ValueError(f"{weights.path}: {layer} has one factor only")
-    scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
-    return scale, {layer: (pair["A"], pair["B"]) for layer, pair in factors.items()}
+    return {layer: (pair["A"], pair["B"] * np.float32(scale_of(layer))) for layer, pair in factors.items()}
+
+
+def _settings(folder: Path) -> tuple[Callable[[str], int], Callable[[str], float]]:
+    """The rank of a layer, and the scale of its product, by its name."""
+    file = folder / _CONFIG
+    if not file.is_file():
+        raise ValueError(f"{folder}: there is no {_CONFIG}")
+    try:
+        config = json.loads(file.read_text("utf-8"))
+        kind, rank, alpha = config["peft_type"], int(config["r"]), float(config["lora_alpha"])
+        ranks = {str(name): int(value) for name, value in (config.get("rank_pattern") or {}).items()}
+        alphas = {str(name): float(value) for name, value in (config.get("alpha_pattern") or {}).items()}
+    except (AttributeError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{file}: it cannot be read ({type(error).__name__}: {error})") from error
+    if kind != "LORA":
+        raise ValueError(f"{file}: peft_type must be LORA, got {kind!r}")
+    for key, allowed in _PLAIN.items():
+        if config.get(key) not in allowed:
+            raise ValueError(f"{file}: {key} must be {allowed[0]!r}, got {config[key]!r:.60}")
+    if (least := min([rank, *ranks.values()])) < 1:
+        raise ValueError(f"{file}: r must be at least 1, got {least}")
+    if unknown := [name for name in (*ranks, *alphas) if name not in _NAMES]:
+        raise ValueError(
+            f"{file}: rank_pattern and alpha_pattern must be of {', '.join(_NAMES)}, got {unknown[0]!r:.60}"
+        )
+
+    def rank_of(layer: str) -> int:
+        return ranks.get(layer.rpartition(".")[2], rank)
+
+    def scale_of(layer: str) -> float:
+        its = rank_of(layer)
+        return alphas.get(layer.rpartition(".")[2], alpha) / (its**0.5 if config.get("use_rslora") else its)
+
+    return rank_of, scale_of
 
 
 def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
@@ -145,7 +176,7 @@ def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
     Raises:
         ValueError: the adapter cannot be read, or belongs to a model of other layers or sizes.
     """
-    scale, factors = read_adapter(adapter)
+    factors = _divided(checkpoint, read_adapter(adapter))
     for layer, (a, b) in factors.items():
         shape = checkpoint.shapes.get(f"{layer}.weight")
         if shape is None or not layer.endswith(TARGETS):
@@ -162,11 +193,51 @@ def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
             return checkpoint.weight(name, rows, columns)
         a, b = factors[layer]
         change: Array = b[rows] @ a[:, columns]
-        change *= np.float32(scale)
         change += checkpoint.array(name, np.float32, rows, columns)
         return change
 
     return replace(checkpoint, read=read, read_part=read)
+
+
+def _fused(
+    checkpoint: Checkpoint, factors: Mapping[str, tuple[Array, Array]]
+) -> tuple[dict[str, tuple[Array, Array]], dict[str, int]]:  # fmt: skip
+    """Factors of the modules that transformers has; and of how many parts those are that are fused, by their names."""
+    held, counts = dict(factors), dict[str, int]()
+    for fused in checkpoint.config.family.fused:
+        for before in {one.removesuffix(part) for one in factors for part in FUSED[fused] if one.endswith(f".{part}")}:
+            names = [before + part for part in FUSED[fused]]
+            given = [held.pop(name, None) for name in names]
+            rows = np.cumsum([0, *(checkpoint.shapes[f"{name}.weight"][0] for name in names)])
+            columns = np.cumsum([0, *(0 if pair is None else len(pair[0]) for pair in given)])
+            b = np.zeros((rows[-1], columns[-1]), np.float32)
+            for index, pair in enumerate(given):
+                if pair is not None:
+                    b[rows[index] : rows[index + 1], columns[index] : columns[index + 1]] = pair[1]
+            held[before + fused] = np.concatenate([pair[0] for pair in given if pair is not None]), b
+            counts[fused.rpartition(".")[2]] = sum(pair is not None for pair in given)
+    return held, counts
+
+
+def _divided(
+    checkpoint: Checkpoint, factors: Mapping[str, tuple[Array, Array]]
+) -> dict[str, tuple[Array, Array]]:  # fmt: skip
+    """Factors of the matrices that a checkpoint has, of those of fused ones."""
+    held = dict(factors)
+    for fused in checkpoint.config.family.fused:
+        for layer in [one for one in factors if one.endswith(f".{fused}")]:
+            a, b = held.pop(layer)
+            names = [layer.removesuffix(fused) + part for part in FUSED[fused]]
+            if any(f"{name}.weight" not in checkpoint.shapes for name in names):
+                held[layer] = a, b  # which the checkpoint has not
+                continue
+            rows = np.cumsum([0, *(checkpoint.shapes[f"{name}.weight"][0] for name in names)])
+            if rows[-1] != len(b):
+                raise ValueError(
+                    f"{checkpoint.path}: an adapter's factors of {layer} must have {rows[-1]} rows, got {len(b)}"
+                )
+            held |= {name: (a, b[first:last]) for name, first, last in zip(names, rows, rows[1:], strict=False)}
+    return held
 
 
 def _present(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
@@ -12,6 +13,7 @@ from mindspore import Parameter, Tensor, nn
 
 from ms_ascend_ops import ops
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint
+from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.finetune.adapter import Lora
 from ms_ascend_ops.llm.finetune.data import IGNORED
 from ms_ascend_ops.llm.layer import Layer, decoder, layers_of
@@ -100,13 +102,31 @@ class _Cells:
         (cell,) = self.cells
         return cell(x)
 
-    def gated(self, ops: Any, x: Any) -> Any:
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
         gate, up = self.cells
+        if activation == "gelu_tanh":
+            return ops.gelu_mul(gate(x), up(x), "tanh")
         return ops.silu_mul(gate(x), up(x))
 
 
 def _attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
-    return ops.flash_attention(query, key, value, causal=True, window=layer.window, layout="BSND")[0]
+    scale = layer.config.scale_of_scores
+    return ops.flash_attention(query, key, value, None, scale, causal=True, window=layer.window, layout="BSND")[0]
+
+
+def _check(config: ModelConfig, source: Path) -> None:
+    """Refuse what has no gradient here."""
+    if config.experts:
+        raise ValueError(f"{source}: a mixture of experts ({config.experts} of them) cannot be trained here")
+    if config.score_cap:
+        raise ValueError(
+            f"{source}: {config.architecture} has a soft cap of attention's scores ({config.score_cap:g}), which has "
+            "no gradient here"
+        )
+
+
+def _no_experts(name: str) -> Any:
+    raise AssertionError(f"{name}: _check let a mixture of experts pass")
 
 
 class TrainedNetwork(nn.Cell):  # type: ignore[misc]
@@ -126,16 +146,17 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
     ):  # fmt: skip
         super().__init__()
         self.config = config = checkpoint.config
+        _check(config, checkpoint.path)
         self._checkpoint, self._lora, self._quantized = checkpoint, lora, quantized
         self.random = np.random.default_rng(seed)
         # What learns, under the names of Hugging Face: cells give names of their own.
         self._learning: list[tuple[str, Parameter]] = []
         factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
-        cos, sin = rope_tables(config, context or config.context, factors)
-        self._angles = _tensor(cos), _tensor(sin)
+        tables = rope_tables(config, context or config.context, factors)
+        self._angles = [(_tensor(cos), _tensor(sin)) for cos, sin in tables]
         self.adapted: dict[str, _Adapted] = {}
         self.embedding = self.parameter("model.embed_tokens.weight") if lora is None else None
-        self.layers = layers_of(config, self.norm_of, self.linear, separate=True)
+        self.layers = layers_of(config, self.norm_of, self.linear, _no_experts, separate=True)
         self.norm = self.norm_of("model.norm")
         head = "model.embed_tokens" if config.tied_embedding else "lm_head"
         if lora is not None:
@@ -188,8 +209,14 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
     def construct(self, x: Any, labels: Any) -> Any:
         if self.embedding is not None:
             x = ms.ops.gather(self.embedding, x, 0)
-        cos, sin = (table[: labels.shape[1]] for table in self._angles)
-        return ops.cross_entropy(self.head(decoder(ops, self, x, cos, sin, _attend)), labels, IGNORED, "sum")
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
+        count = labels.shape[1]
+        angles = [(cos[:count], sin[:count]) for cos, sin in self._angles]
+        logits = self.head(decoder(ops, self, x, angles, _attend))
+        if cap := self.config.logit_cap:
+            logits = cap * ms.ops.tanh(logits / cap)
+        return ops.cross_entropy(logits, labels, IGNORED, "sum")
 
     def factors(self) -> dict[str, tuple[Array, Array]]:
         """A and B of every layer that has them."""

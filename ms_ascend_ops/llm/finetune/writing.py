@@ -22,7 +22,7 @@ def write(network: TrainedNetwork, checkpoint: Checkpoint, target: Path, lora: L
         FileExistsError: the target is there.
     """
     if lora is not None:
-        return write_adapter(target, lora, network.factors(), str(checkpoint.path))
+        return write_adapter(target, lora, network.factors(), checkpoint)
     weights = network.weights()
 
     def read(name: str) -> Weight:

@@ -161,6 +161,10 @@ def mixed_checkpoint(
 
 def _check(source: Checkpoint, group: int) -> None:
     """Before the model is read."""
+    if source.config.experts:
+        raise ValueError(
+            f"{source.path}: a mixture of experts ({source.config.experts} of them) can be rounded, but not by samples"
+        )
     for name, shape in expected_shapes(source.config).items():
         if len(shape) == 2:
             check_group(f"{source.path}: {name}", shape[1], group)

@@ -12,7 +12,7 @@ from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays
 from ms_ascend_ops.llm.layer import Layer, layer_product, normalized
 from ms_ascend_ops.llm.linear import FloatLinear, Linear
-from ms_ascend_ops.llm.network import Network, StepInputs, attention
+from ms_ascend_ops.llm.network import Network, StepInputs, attention, capped
 from ms_ascend_ops.llm.program import Eager
 from ms_ascend_ops.llm.rope import rope_tables
 
@@ -34,9 +34,9 @@ class _Seen:
         self.observe(self.kind, x.reshape(-1, x.shape[-1]))
         return self.linear(ops, x)
 
-    def gated(self, ops: Any, x: Any) -> Any:
+    def gated(self, ops: Any, x: Any, activation: str) -> Any:
         self.observe(self.kind, x.reshape(-1, x.shape[-1]))
-        return self.linear.gated(ops, x)
+        return self.linear.gated(ops, x, activation)
 
 
 def _observed(layer: Layer, observe: Observer) -> Layer:
@@ -58,14 +58,14 @@ class Forward:
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
         self._caches = np.zeros(shape, np.float32), np.zeros(shape, np.float32)  # of one layer at a time
         tables = rope_tables(config, window, network.rope_factors)
-        self._arrays = StepArrays(network, *tables, 1, window, blocks)
+        self._arrays = StepArrays(network, tables, 1, window, blocks)
         self._chunk = Chunk([0] * window, 0, list(range(blocks)))
 
     def embedded(self, tokens: Sequence[int], embedding: Array | None = None) -> Array:
         """States in front of the first layer, shape (1, window, hidden)."""
         self._arrays.fill([Chunk(tokens, 0, self._chunk.blocks)])
         if embedding is not None:
-            rows: Array = embedding[np.asarray(tokens)][None]
+            rows: Array = embedding[np.asarray(tokens)][None] * np.float32(self.network.config.embedding_scale)
             return rows
         return np.array(self._step.x)
 
@@ -76,20 +76,19 @@ class Forward:
     def layer(self, layer: Layer, residual: Array, observe: Observer | None = None) -> Array:
         """States behind a layer. `observe` gets the names of units and what goes into them, (window, columns)."""
         ops, step = self._ops, self._step
-        x = normalized(ops, residual, layer.input_norm, layer.config.epsilon)
+        x = normalized(ops, residual, layer.input_norm, layer.config)
         attend = attention(ops, step, [self._caches] * layer.config.layers)
         seen = layer if observe is None else _observed(layer, observe)
-        product, residual = layer_product(ops, seen, x, residual, step.cos, step.sin, attend)
+        product, residual = layer_product(ops, seen, x, residual, step.angles, attend)
         behind: Array = residual + product
         return behind
 
     def logits(self, residual: Array, weight: Array | None = None) -> Array:
         """Behind the last layer, shape (window, vocabulary), from the network's last product or another weight."""
-        x: Any = self._ops.rms_norm(residual, self.network.norm, epsilon=self.network.config.epsilon)[0]
+        x: Any = normalized(self._ops, residual, self.network.norm, self.network.config)
         rows = x.reshape(self.window, -1)
         head: Linear = self.network.head if weight is None else FloatLinear(weight, None)
-        result: Array = head(self._ops, rows)
-        return result
+        return capped(head(self._ops, rows), self.network.config.logit_cap)
 
     def rest(self, residual: Array, first: int, changed: Mapping[int, Layer] | None = None) -> Array:
         """Logits of states in front of the layer `first`, with some layers in the place of the network's."""

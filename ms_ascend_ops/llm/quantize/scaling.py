@@ -137,10 +137,10 @@ def _apply(editable: Editable, units: dict[str, Unit], unit: Unit, factors: Arra
     for linear in unit.linears():
         linear.weight *= factors
     config, layer = editable.network.config, editable.network.layers[unit.layer]
-    if unit.kind == "qkv":
-        layer.input_norm /= factors
-    elif unit.kind == "gate_up":
-        layer.post_norm /= factors
+    norm = {"qkv": layer.input_norm, "gate_up": layer.post_norm}.get(unit.kind)
+    if norm is not None:
+        added = 1 if config.family.one_plus_gamma else 0
+        norm[...] = (norm + added) / factors - added
     elif unit.kind == "down":
         _divide(units[f"layers.{unit.layer}.gate_up"], 1, factors)
     else:

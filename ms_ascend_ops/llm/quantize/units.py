@@ -147,7 +147,7 @@ def rounded_checkpoint(source: Checkpoint, kind: str, embedding: str, group: int
     kinds = {
         name: embedding if name in _EMBEDDINGS else kind
         for name, shape in expected_shapes(source.config).items()
-        if len(shape) == 2
+        if len(shape) == 2 and not name.endswith(".mlp.gate.weight")  # a router is small, and chooses
     }
     for name, one in kinds.items():
         if one.startswith("int"):

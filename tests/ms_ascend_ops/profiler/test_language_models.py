@@ -14,6 +14,18 @@ from ms_ascend_ops.profiler.launches import Case, profile
 SMALL = replace(PRESETS["smollm2-135m"], layers=3, hidden=128, feed_forward=192, heads=4, key_heads=2, head_size=32)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"windows": (8, 0, 8)}, r"the windows of all layers must be alike, got \[0, 8\]"),
+        ({"architecture": "mixtral", "experts": 4, "experts_used": 2}, r"experts \(4 of them\) has no prediction"),
+    ],
+)
+def test_networks_without_a_prediction(recorder, changes, message):
+    with pytest.raises(ValueError, match=message):
+        predict_step(replace(SMALL, **changes), "float16", 1, 1, 65, load_chip("ascend910b2"), recorder)
+
+
 @pytest.mark.parametrize(("tokens", "context"), [(1, 65), (48, 48)])
 def test_the_sum_of_all_launches(recorder, tokens, context):
     chip = load_chip("ascend910b2")

@@ -1,0 +1,1 @@
+"""Networks of MindNLP: PyTorch's modules on MindSpore, by `mindtorch`."""
