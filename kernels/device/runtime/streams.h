@@ -21,7 +21,7 @@ struct Stream {
     uint32_t flags = 0;
     uint32_t priority = 0;
     uint32_t overflowSwitch = 0;  // for its user to read: floats here become infinite and NaN, as IEEE 754 says
-    std::mutex mutex;  // of what follows
+    std::mutex mutex;             // of what follows
     uint32_t submitted = 0;
     uint64_t written = 0;                            // bytes of the ring
     std::vector<std::pair<uint32_t, void*>> stored;  // calls in device memory, by their tasks
