@@ -19,6 +19,7 @@ import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.engines.cell_engine import TOLERANCES
 from ms_ascend_ops.export.engines.emit import NotPortableError, Writer
+from ms_ascend_ops.export.engines.generated import guard
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
@@ -233,11 +234,14 @@ def _written(module: Any, frame: Frame, found: Sequence[Found]) -> Callable[...,
         p.replace(annotation=p.empty, default=p.default if p.default is p.empty else None)
         for p in signature.parameters.values()
     ]
+    others = [f"not {p.name}" for p in taken if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     header = str(signature.replace(parameters=taken, return_annotation=signature.empty))
-    conditions = [*_conditions(frame), *([] if frame.owner is None else ["not self.training"] * _drops(module))]
-    lines = [f"def forward{header}:", f"    if not ({' and '.join(conditions) or 'True'}):"]
-    arguments = ", ".join(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in taken)
-    lines += [f"        return stock({arguments})", *(f"    {line}" for line in statements)]
+    conditions = [
+        *_conditions(frame),
+        *others,
+        *([] if frame.owner is None else ["not self.training"] * _drops(module)),
+    ]
+    lines = [f"def forward{header}:", *guard(conditions, "stock", signature), *(f"    {line}" for line in statements)]
     names_of: dict[str, Any] = {
         "fused": _Placed(),
         "mindspore": ms,

@@ -276,16 +276,17 @@ class _Dispatched(tuple):  # type: ignore[type-arg]
 
 
 def _bound(function: FunctionType, args: Any, kwargs: Any, owner: Any) -> dict[str, Any] | None:
-    """The arguments by name; None where the function takes any number."""
+    """The arguments by name; None where more are given than have a name."""
     signature = inspect.signature(function)
-    if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in signature.parameters.values()):
-        return None
+    others = [name for name, p in signature.parameters.items() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError:
         return None
+    if any(bound.arguments.get(name) for name in others):
+        return None
     bound.apply_defaults()
-    return {name: value for name, value in bound.arguments.items() if value is not owner}
+    return {name: value for name, value in bound.arguments.items() if value is not owner and name not in others}
 
 
 @contextmanager
