@@ -15,6 +15,7 @@ from tests.native import launch
 from tests.reference import matmul as reference
 
 ROOT = Path(__file__).parents[2]  # where the package lies that is tested
+NEEDS_ONEDNN = pytest.mark.skipif(find_spec("mindspore") is None, reason="MindSpore brings oneDNN")
 
 CASES = [  # batch of x, of the weight, m, k, n
     ((), (), 1, 1, 1),
@@ -69,7 +70,7 @@ def check_panels(case, transposes, types):
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 
-@pytest.mark.skipif(find_spec("mindspore") is None, reason="MindSpore brings oneDNN")
+@NEEDS_ONEDNN
 def test_panels():
     """In a process in which oneDNN leaves AVX-512 alone."""
     code = """if True:
@@ -144,6 +145,7 @@ print(_C.product_library()[0])
 
 
 @pytest.mark.skipif("MS_ASCEND_OPS_WRONG_KERNELS" in os.environ, reason="slow, and no rule is checked there")
+@NEEDS_ONEDNN
 def test_a_few_rows_are_the_same_bits_without_a_library(tmp_path):
     """More rows, or with AVX-512 5 of a wider weight, are multiplied by plain loops then. Both are right."""
     results = []
