@@ -99,6 +99,7 @@ def with_mindspore(distribution: Path, label: str) -> None:
         ("python", "-m", "ms_ascend_ops", "bundle", "block.mindir"),
     ):
         environment.script(*command, cwd=folder)
+    environment.delete()
 
 
 def with_pytorch_alone(wheel: Path) -> None:
@@ -108,6 +109,7 @@ def with_pytorch_alone(wheel: Path) -> None:
     environment.pip("install", "--quiet", *re.findall(r"'([^']+)'", needs), cwd=folder)
     environment.pip("install", "--quiet", "--no-deps", wheel, cwd=folder)
     environment.script("python", CALLS / "torch_calls.py", cwd=folder)
+    environment.delete()
 
 
 def empty_folder(label: str) -> Path:

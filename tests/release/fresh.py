@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -64,6 +65,10 @@ class Environment:
     @property
     def python(self) -> Path:
         return self.folder / "bin/python"
+
+    def delete(self) -> None:
+        """2 GB with MindSpore, 5 with PyTorch and what it has for GPUs."""
+        shutil.rmtree(self.folder)
 
     def pip(self, *arguments: object, cwd: Path = ROOT) -> str:
         shown = " ".join(Path(str(argument)).name if "/" in str(argument) else str(argument) for argument in arguments)
