@@ -58,11 +58,11 @@ def packed(size):
 def paged(size):
     for sizes in ((size, size), (size, 8), (8, size)):
         caches = [(3, 4, 2, n) for n in sizes]
-        yield [(1, 2, 2, sizes[0]), *caches, (1, 2), (1,)], {"scale": 1.0, "window": 0}
+        yield [(1, 2, 2, sizes[0]), *caches, (1, 2), (1,)], {"scale": 1.0, "window": 0, "softcap": 0.0}
 
 
 def paged_slots(slots):
-    yield [(1, 1, 1, 8), (slots, 1, 1, 8), (slots, 1, 1, 8), (1, 2), (1,)], {"scale": 1.0, "window": 0}
+    yield [(1, 1, 1, 8), (slots, 1, 1, 8), (slots, 1, 1, 8), (1, 2), (1,)], {"scale": 1.0, "window": 0, "softcap": 0.0}
 
 
 def quantised(size):

@@ -24,15 +24,21 @@ def _check(operator):
     return lambda shapes, attributes: check([shapes[0], *shapes[-2:]], attributes)
 
 
-RULES = {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")} | {
-    "conv2d_group_norm": CHECKS["conv2d_group_norm"],
-    # Of what both forward and gradient have.
-    "moe_gating_top_k": lambda shapes, attributes: CHECKS["moe_gating_top_k"](
-        [shapes[0] if len(shapes) == 2 else shapes[1]], attributes
-    ),
-    "moe_token_permute": CHECKS["moe_token_permute"],
-    "moe_token_unpermute": lambda shapes, attributes: CHECKS["moe_token_unpermute"](["", shapes[-2]], attributes),
-}
+RULES = (
+    {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")}
+    | {
+        name: CHECKS[name]
+        for name in ("conv2d_group_norm", "flash_attention", "flash_attention_varlen", "paged_attention")
+    }
+    | {
+        # Of what both forward and gradient have.
+        "moe_gating_top_k": lambda shapes, attributes: CHECKS["moe_gating_top_k"](
+            [shapes[0] if len(shapes) == 2 else shapes[1]], attributes
+        ),
+        "moe_token_permute": CHECKS["moe_token_permute"],
+        "moe_token_unpermute": lambda shapes, attributes: CHECKS["moe_token_unpermute"](["", shapes[-2]], attributes),
+    }
+)
 
 
 def _rotary_tables(rng, shapes, attributes):
