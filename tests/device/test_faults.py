@@ -152,8 +152,10 @@ def test_program_that_ends_ends_its_device():
 
 
 def test_interrupted_program():
-    # Ctrl-C goes to the group of processes: the device's is not in it, and ends with the program.
+    # Ctrl-C goes to the group of processes: the device's is not in it, and ends with the program. Shells start what is
+    # in the background deaf to it.
     code = """
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         stream = acl.stream()
         acl.call(stream, "sleep", 500)
         acl.malloc(8)
