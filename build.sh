@@ -434,15 +434,20 @@ run_tests() {
     run_pytest "$@"
 }
 
-# What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
-clients() {
-    local environment="$PWD/build/clients"
+# Enters an environment of its own in build, which is made, and says what is to be installed there.
+enter() {
+    local environment="$PWD/build/$1"
     if [ ! -x "$environment/bin/pip" ]; then
-        apart python -m venv "$environment"
+        apart env -u VIRTUAL_ENV python -m venv "$environment"
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
-    echo "Installing PyTorch, transformers and PEFT into $environment; the first time this takes some minutes."
+    echo "Installing $2 into $environment; the first time this takes some minutes."
+}
+
+# What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
+clients() {
+    enter clients "PyTorch, transformers and PEFT"
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
     # Clients of servers need another protobuf than MindSpore.
@@ -466,13 +471,7 @@ other_mindspore() {
         echo "build.sh: test --mindspore needs a version, e.g. test --mindspore 2.8.0" >&2
         return 2
     fi
-    local environment="$PWD/build/mindspore-$version"
-    if [ ! -x "$environment/bin/pip" ]; then
-        apart python -m venv "$environment"
-    fi
-    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
-    install_build_requirements
-    echo "Installing MindSpore $version into $environment; the first time this takes some minutes."
+    enter "mindspore-$version" "MindSpore $version"
     logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
         "mindspore==$version"
     run_pytest -rs tests "${@:2}"
@@ -481,13 +480,7 @@ other_mindspore() {
 # torch_npu wants PyTorch of its own version, which comes with libraries of CUDA; its other requirements are PyTorch's. It
 # runs on the emulated device.
 clients_torch_npu() {
-    local environment="$PWD/build/clients-torch-npu"
-    if [ ! -x "$environment/bin/pip" ]; then
-        apart env -u VIRTUAL_ENV python -m venv "$environment"
-    fi
-    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
-    install_build_requirements
-    echo "Installing torch_npu and what it needs into $environment; the first time this takes some minutes."
+    enter clients-torch-npu "torch_npu and what it needs"
     logged torch_npu_install python -m pip install --no-build-isolation --editable ".[test]" "torch==2.7.1" \
         "transformers==4.57.1" "ml_dtypes<0.6" "numpy<2"
     logged torch_npu_install python -m pip install --no-deps "torch-npu==2.7.1"
@@ -497,13 +490,7 @@ clients_torch_npu() {
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
 # before brings NumPy 2, with which MindSpore 2.10 fails. PyTorch is there for the same networks in transformers.
 clients_mindformers() {
-    local environment="$PWD/build/clients-mindformers"
-    if [ ! -x "$environment/bin/pip" ]; then
-        apart env -u VIRTUAL_ENV python -m venv "$environment"
-    fi
-    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
-    install_build_requirements
-    echo "Installing MindFormers and what it needs into $environment; the first time this takes some minutes."
+    enter clients-mindformers "MindFormers and what it needs"
     logged mindformers_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.10.0"
     logged mindformers_install python -m pip install --no-deps "mindformers==2.1.0"
     logged mindformers_install python -m pip install deprecated "transformers==4.57.1" tokenizers sentencepiece \
@@ -514,13 +501,7 @@ clients_mindformers() {
 
 # MindNLP runs with MindSpore 2.7.0 and these.
 clients_mindnlp() {
-    local environment="$PWD/build/clients-mindnlp"
-    if [ ! -x "$environment/bin/pip" ]; then
-        apart env -u VIRTUAL_ENV python -m venv "$environment"
-    fi
-    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
-    install_build_requirements
-    echo "Installing MindNLP and what it needs into $environment; the first time this takes some minutes."
+    enter clients-mindnlp "MindNLP and what it needs"
     logged mindnlp_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.7.0" \
         "mindnlp==0.5.1" "transformers==4.57.1" "datasets==4.0.0" "pyarrow<21" "diffusers==0.35.2" "peft==0.17.1" \
         "accelerate==1.10.1" "numpy<2" "pandas<3"

@@ -81,7 +81,7 @@ class Writer:
         return path_to(self.cell, name)
 
     def is_trained(self, name: str) -> bool:
-        """Whether a parameter gets a gradient."""
+        """Tell whether a parameter gets a gradient."""
         *path, last = name.split(".")
         owner = self.cell
         for part in path:

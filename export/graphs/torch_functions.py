@@ -6,14 +6,15 @@ knows. PyTorch's own graphs are read so, and the calls of MindNLP's mindtorch, w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ms_ascend_ops.export.graphs.graph import Node, constant
 
-__all__ = ["READERS", "Reader", "Source"]
+__all__ = ["DEFAULT_EPSILON", "READERS", "Reader", "Source"]
 
-# Of RMSNorm, where none is given: float32's.
+# What PyTorch's RMSNorm takes for an eps of None, in every dtype: that of float32, in which it adds up squares.
 DEFAULT_EPSILON = 2.0**-23
 
 
@@ -25,23 +26,23 @@ class Source(Protocol):
     kwargs: dict[str, Any]
 
 
-class Reader:
-    """Makes nodes of calls, one after the other."""
+class Reader(ABC):
+    """Makes nodes of calls, one after the other. What a value is depends on who made the graph."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
+    @abstractmethod
     def is_value(self, argument: Any) -> bool:
-        """Whether an argument is a value of the graph."""
-        raise NotImplementedError
+        """Tell whether an argument is a value of the graph."""
 
+    @abstractmethod
     def is_tensor(self, argument: Any) -> bool:
-        """Whether an argument is a tensor of the graph."""
-        raise NotImplementedError
+        """Tell whether an argument is a tensor of the graph."""
 
+    @abstractmethod
     def node(self, argument: Any) -> Node:
-        """The node of a value of the graph."""
-        raise NotImplementedError
+        """Find the node of a value of the graph."""
 
     def inner(self, kind: str, *inputs: Node, **about: Any) -> Node:
         """A node that PyTorch does not have, between two that it has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib import import_module
 from typing import Any
@@ -25,7 +26,7 @@ def attention(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Any, Any]:
-    """What transformers calls for queries, keys and values of (batch, heads, sequence, width)."""
+    """Attend as transformers asks: queries, keys and values are of shape (batch, heads, sequence, width)."""
     unknown = any(others.get(name) is not None for name in ("softcap", "head_mask", "s_aux", "position_bias"))
     if unknown or (dropout and module.training) or query.shape[-1] > 256:
         stock = sys.modules[type(module).__module__].eager_attention_forward
@@ -65,8 +66,5 @@ def use_attention(network: Any, report: Report) -> None:
 
 
 def _asks(module: Any) -> bool:
-    """Whether the forward of a module asks transformers for a function of attention."""
-    forward = type(module).forward
-    while hasattr(forward, "__wrapped__"):
-        forward = forward.__wrapped__
-    return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
+    """Tell whether the forward of a module asks transformers for a function of attention."""
+    return "ALL_ATTENTION_FUNCTIONS" in inspect.unwrap(type(module).forward).__code__.co_names

@@ -24,7 +24,7 @@ from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.modules.attention import use_attention
-from ms_ascend_ops.export.modules.record import Frame, recorded
+from ms_ascend_ops.export.modules.record import Frame, recorded, tensors_of
 from ms_ascend_ops.export.reports.report import Difference, Entry, Report
 
 from ms_ascend_ops import ops
@@ -36,7 +36,7 @@ ENGINE = "module"
 
 
 def is_module(network: Any) -> bool:
-    """Whether a network is one of MindNLP."""
+    """Tell whether a network is one of MindNLP."""
     return any(
         f"{kind.__module__}.{kind.__name__}" == "mindtorch.nn.modules.module.Module" for kind in type(network).__mro__
     )
@@ -76,23 +76,18 @@ def optimize(
     with _evaluating(network):
         before = [_arrays(_run(network, call)) for call in calls]
         slopes = [_gradients(network, call) for call in calls] if gradients else []
-        if report.level > "O0" and patterns is PATTERNS:
-            use_attention(network, report)
-        with recorded(network) as recording:
-            for call in calls:
-                _run(network, call)
-        modules = {id(module): (path, module) for path, module in network.named_modules()}
-        # From the inside: what holds such a module is replaced if it is more than that.
-        for (key, function), frame in sorted(recording.frames.items(), key=lambda one: -len(one[1].path)):
-            path, module = modules[key]
-            _replace(module, path, function, frame, patterns, report)
-        if not report.replaced:
+        try:
+            _substitute(network, calls, patterns, report)
+            if not report.replaced:
+                return report
+            after = [_arrays(_run(network, call)) for call in calls]
+            slopes_now = [_gradients(network, call) for call in calls] if gradients else []
+        except Exception as error:
+            report.roll_back(f"the network does not run any more: {error}")
             return report
-        after = [_arrays(_run(network, call)) for call in calls]
-        slopes_now = [_gradients(network, call) for call in calls] if gradients else []
     report.modes = "PyNative"
     report.outputs = _difference(before, after)
-    allowed = tolerance or max(_allowed(network), 1e-4)
+    allowed = max(_allowed(network), 1e-4) if tolerance is None else tolerance
     if gradients:
         report.gradients = _difference(slopes, slopes_now)
     for name, found in (("an output", report.outputs), ("a gradient", report.gradients)):
@@ -100,6 +95,20 @@ def optimize(
             report.roll_back(f"{name} differs by {found}, more than {allowed:g}")
             break
     return report
+
+
+def _substitute(network: Any, calls: Sequence[Any], patterns: Sequence[Row], report: Report) -> None:
+    """Put operators into the modules of a network, as calls of it tell."""
+    if patterns is PATTERNS:
+        use_attention(network, report)
+    with recorded(network) as recording:
+        for call in calls:
+            _run(network, call)
+    modules = {id(module): (path, module) for path, module in network.named_modules()}
+    # From the inside: what holds such a module is replaced if it is more than that.
+    for (key, function), frame in sorted(recording.frames.items(), key=lambda one: -len(one[1].path)):
+        path, module = modules[key]
+        _replace(module, path, function, frame, patterns, report)
 
 
 def _calls(verify: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
@@ -128,19 +137,8 @@ def _evaluating(network: Any) -> Iterator[None]:
             module.training = True
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
-
-
 def _arrays(value: Any) -> list[Any]:
-    return [one.asnumpy().astype(np.float64) for one in _tensors(value)]
+    return [one.asnumpy().astype(np.float64) for one in tensors_of(value)]
 
 
 def _gradients(network: Any, call: Any) -> list[Any]:
@@ -148,7 +146,7 @@ def _gradients(network: Any, call: Any) -> list[Any]:
     parameters = tuple(p for p in network.parameters() if p.requires_grad)
 
     def loss() -> Any:
-        first = next(_tensors(_run(network, call)))
+        first = next(tensors_of(_run(network, call)))
         return (first * first).sum()
 
     return _arrays(ms.value_and_grad(loss, None, parameters)()[1])
@@ -174,7 +172,7 @@ class _Writer(Writer):
         return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
 
     def is_trained(self, name: str) -> bool:
-        """Whether a parameter gets a gradient."""
+        """Tell whether a parameter gets a gradient."""
         owner = self.cell
         for part in name.split("."):
             owner = getattr(owner, part)
@@ -219,7 +217,7 @@ def _replace(module: Any, path: str, function: str, frame: Frame, patterns: Sequ
 
 
 def _whole(frame: Frame, found: Found) -> bool:
-    """Whether a place ends what a frame computes: smaller ones have frames of their own."""
+    """Tell whether a place ends what a frame computes: smaller ones have frames of their own."""
     return found.root in frame.graph.outputs
 
 
@@ -256,7 +254,7 @@ def _written(module: Any, frame: Frame, found: Sequence[Found]) -> Callable[...,
 
 
 def _drops(module: Any) -> bool:
-    """Whether there is a dropout in a module, which another run may have."""
+    """Tell whether there is a dropout in a module, which another run may have."""
     return any("dropout" in type(one).__name__.lower() and getattr(one, "p", 0) for one in module.modules())
 
 

@@ -21,7 +21,7 @@ from ms_ascend_ops.export.graphs.torch_functions import READERS, Reader
 
 from ms_ascend_ops.mindspore_versions import dtype_name
 
-__all__ = ["Frame", "Recording", "functions_of", "recorded"]
+__all__ = ["Frame", "Recording", "functions_of", "recorded", "tensors_of"]
 
 # Names of the dispatcher that PyTorch's functions do not have.
 _NAMES = {
@@ -95,7 +95,7 @@ class Frame(Reader):
         except (IndexError, KeyError, TypeError, ValueError):  # arguments in another way than any of the known ones
             made = None
         if made is None:
-            made = Node(f"torch.{name}", tuple(self.node(one) for one in _tensors(args)))
+            made = Node(f"torch.{name}", tuple(self.node(one) for one in tensors_of(args)))
         if isinstance(result, Tensor):
             self._keep(made, result)
         elif isinstance(result, (tuple, list)):
@@ -140,7 +140,7 @@ class Frame(Reader):
                 self.calls[id(made)] = (call, index if several else None)
 
     def _argument(self, value: Any) -> Node:
-        if isinstance(value, (tuple, list)) and next(_tensors(value), None) is not None:
+        if isinstance(value, (tuple, list)) and next(tensors_of(value), None) is not None:
             return Node("MakeTuple", tuple(map(self._argument, value)))
         return self.value(value)
 
@@ -150,13 +150,13 @@ class Frame(Reader):
             self._known[id(result)] = _described(node, result)
 
     def end(self, result: Any) -> bool:
-        """What the call has given; whether that can be written: tensors, or a tuple of them."""
-        whole = result if isinstance(result, tuple) else (result,)
-        if type(result) not in (tuple,) and not isinstance(result, Tensor):
+        """Enter what the call has given; tell whether that can be written: a tensor, or a tuple of them."""
+        if isinstance(result, Tensor):
+            self.result = self.node(result)
+        elif type(result) is tuple and all(isinstance(one, Tensor) or one is None for one in result):
+            self.result = tuple(map(self.value, result))
+        else:
             return False
-        if not all(isinstance(one, Tensor) or one is None for one in whole):
-            return False
-        self.result = tuple(map(self.value, result)) if isinstance(result, tuple) else self.node(result)
         return True
 
 
@@ -173,16 +173,17 @@ def _leaves(value: Any) -> Iterator[Node]:
     yield from value if isinstance(value, tuple) else (value,)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """All tensors in a structure."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
+    elif isinstance(value, (tuple, list, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_of(item)
 
 
 def is_small(module: Any) -> bool:
-    """Whether a module is looked into: it has no matrices, and few modules in it."""
+    """Tell whether a module is looked into: it has no matrices, and few modules in it."""
     return all(p.ndim <= 1 for p in module.parameters()) and len(list(module.modules())) <= 4
 
 

@@ -22,9 +22,6 @@ from ms_ascend_ops.torch.registration import NAMESPACE, operators
 # Beside the operators, functions that are made of them.
 __all__ = ["apply_rotary_pos_emb", "kv_cache_append", *registry.names()]  # noqa: PLE0604
 
-# What PyTorch takes for an eps of None, in every dtype: that of the dtype in which it adds up squares.
-DEFAULT_EPSILON = torch.finfo(torch.float32).eps
-
 
 def _function(name: str) -> Callable[..., Any]:
     """The function of an operator: its parameters are the inputs and attributes of the definition."""

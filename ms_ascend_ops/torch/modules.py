@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.export.graphs.torch_functions import DEFAULT_EPSILON
 from ms_ascend_ops.torch import functions
 
 __all__ = ["GEGLU", "GELU", "AddRMSNorm", "GroupNorm", "LayerNorm", "RMSNorm", "SwiGLU"]
@@ -73,7 +74,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         return ones(self.normalized_shape)  # type: ignore[no-any-return]
 
     def _epsilon(self) -> float:
-        return functions.DEFAULT_EPSILON if self.eps is None else self.eps  # type: ignore[no-any-return]
+        return DEFAULT_EPSILON if self.eps is None else self.eps  # type: ignore[no-any-return]
 
 
 class AddRMSNorm(RMSNorm):

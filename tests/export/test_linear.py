@@ -62,7 +62,7 @@ def test_in_a_file(dynamic, x, tmp_path):
     network = load(tmp_path / "fused.mindir")
     for value in (x, ops.cat((x, x), 1)) if dynamic else (x,):
         for given, wanted in zip(network(*[value] * count), net(*[value] * count), strict=True):
-            assert_close(numpy(given), numpy(wanted), atol=1e-5)  # sums in another order
+            assert_close(numpy(given), numpy(wanted))  # sums of float32 in another order
     assert not linear(optimize_mindir(stock, tmp_path / "apart.mindir", level="O2"))
 
 

@@ -228,7 +228,7 @@ def test_adapter_of_fused_matrices(tmp_path, targets):
         if (layer := name.removesuffix(".weight")) in factors:
             a, b = (one.astype(np.float32).astype(np.float64) for one in factors[layer])
             expected = expected + 1.5 * b @ a
-        assert_close(whole.array(name), expected, atol=1e-5)
+        assert_close(whole.array(name), expected)  # a product of float32 beside one of float64
 
 
 def test_adapter(tmp_path):

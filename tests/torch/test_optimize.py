@@ -309,9 +309,9 @@ class _Doubled(nn.Module):
         return functional.silu(x[..., : self.size]) * x[..., self.size :]
 
 
-def test_models_of_a_class_do_not_count_against_each_other(monkeypatch):
+@torch._dynamo.config.patch(recompile_limit=2)
+def test_models_of_a_class_do_not_count_against_each_other():
     """Dynamo keeps what it compiled with the code, which they share."""
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     for size in range(4, 8):
         model, x = _Doubled(size), torch.randn(2, 2 * size)
         assert counts(optimize(model, (x,))) == {"SwiGLU": 1}
@@ -319,8 +319,8 @@ def test_models_of_a_class_do_not_count_against_each_other(monkeypatch):
         with torch.no_grad():
             model.eval()(x)
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
-    monkeypatch.setattr(torch._dynamo.config, "accumulated_recompile_limit", 4)
-    report = optimize(_Doubled(9), (torch.randn(2, 18),))
+    with torch._dynamo.config.patch(accumulated_recompile_limit=4):
+        report = optimize(_Doubled(9), (torch.randn(2, 18),))
     assert not report.replaced
     assert "compiles code no more than 4 times in a process" in str(report)
 

@@ -1,4 +1,4 @@
-"""Streams, memory and devices: an operator of this library beside those of torch_npu."""
+"""Streams, memory, views and what is refused: an operator of this library beside those of torch_npu."""
 
 import gc
 
@@ -8,25 +8,38 @@ torch = pytest.importorskip("torch")
 torch_npu = pytest.importorskip("torch_npu")
 pytestmark = pytest.mark.clients
 
+from ms_ascend_ops import aclnn
 from ms_ascend_ops.torch import npu
+from ms_ascend_ops.torch.registration import operators
+
+fused = torch.ops.ms_ascend_ops
 
 
-def run(x):
-    return torch.ops.ms_ascend_ops.gelu(x)
-
-
-def test_the_tensors_memory_is_what_the_kernel_gets(monkeypatch):
-    described = []
-    describe = npu._described
+@pytest.fixture
+def described(monkeypatch):
+    """What is said of tensors to CANN."""
+    found, describe = [], npu._described
 
     def seen(operator, tensor):
-        described.append(describe(operator, tensor))
-        return described[-1]
+        found.append(describe(operator, tensor))
+        return found[-1]
 
     monkeypatch.setattr(npu, "_described", seen)
+    return found
+
+
+def test_the_tensors_memory_is_what_the_kernel_gets(described):
     x = torch.randn(4, 16).npu()
-    y = run(x)
+    y = fused.gelu(x)
     assert [one.address for one in described] == [x.data_ptr(), y.data_ptr()]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_view_keeps_its_strides(described, dtype):
+    gate, up = torch.randn(5, 3).to(dtype).npu().T, torch.randn(3, 9).to(dtype).npu()[:, 2:7]
+    y = fused.silu_mul(gate, up)
+    assert [one.strides for one in described] == [(1, 3), (9, 1), (5, 1)]
+    assert torch.equal(y.cpu(), fused.silu_mul(gate.cpu(), up.cpu()))
 
 
 def test_the_current_stream():
@@ -36,21 +49,21 @@ def test_the_current_stream():
     stream.wait_stream(torch.npu.current_stream())
     busy = other @ other.T
     with torch.npu.stream(stream):
-        y = run(x * 2) + 1
+        y = fused.gelu(x * 2) + 1
     busy = busy + 1
     torch.npu.current_stream().wait_stream(stream)
-    torch.testing.assert_close(y.cpu(), run(2 * x.cpu()) + 1, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(y.cpu(), fused.gelu(2 * x.cpu()) + 1, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(busy.cpu(), other.cpu() @ other.cpu().T + 1, rtol=1e-4, atol=1e-3)
 
 
-def test_a_view_and_autocast():
-    x = torch.randn(16, 8)
-    torch.testing.assert_close(run(x.npu().T).cpu(), run(x.T), rtol=1e-5, atol=1e-5)
+def test_autocast():
+    """As on a CPU: a product goes to the lower dtype, a sum to the widest that it gets."""
     a, b = torch.randn(4, 8), torch.randn(8, 4)
-    with torch.autocast("npu", torch.float16):
-        y = torch.ops.ms_ascend_ops.matmul(a.npu(), b.npu())
-    assert y.dtype is torch.float16
-    torch.testing.assert_close(y.cpu().float(), a @ b, rtol=1e-2, atol=1e-2)
+    with torch.autocast("npu", torch.bfloat16):
+        product = fused.matmul(a.npu(), b.npu())
+        total = fused.add(a.npu(), a.bfloat16().npu())
+    assert (product.dtype, total.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(product.cpu(), fused.matmul(a.bfloat16(), b.bfloat16()))
 
 
 def test_no_memory_is_lost():
@@ -61,19 +74,50 @@ def test_no_memory_is_lost():
         torch.npu.synchronize()
         return torch.npu.memory_allocated()
 
-    torch.ops.ms_ascend_ops.matmul(a, b)
+    fused.matmul(a, b)
     before = in_use()
     for _ in range(100):
-        torch.ops.ms_ascend_ops.matmul(a, b)
+        fused.matmul(a, b)
     assert in_use() == before
 
 
-def test_on_two_devices_at_once_is_refused():
+def test_what_is_refused(monkeypatch):
+    add, x = operators()["add"], torch.ones(4).npu()
+    with pytest.raises(TypeError, match=r"add: y.dtype must"):
+        npu.run(add, [x, x.half()], [])
     with pytest.raises(RuntimeError, match=r"add: y is on cpu, other tensors are on npu:0"):
-        npu.run(*add_of(torch.ones(4).npu(), torch.ones(4)))
+        npu.run(add, [x, x.cpu()], [])
+    with monkeypatch.context() as changed:
+        changed.setattr(npu, "_layout", lambda tensor: 29)
+        with pytest.raises(RuntimeError, match=r"add: x is in CANN's layout 29; torch_npu.npu_format_cast\(x, 2\)"):
+            npu.run(add, [x, x], [])
+    monkeypatch.setattr(npu, "_soc", lambda device: "ascend310p")
+    npu._operator.cache_clear()
+    with pytest.raises(RuntimeError, match=r"was built for .+, but this chip is ascend310p"):
+        npu.run(add, [x, x], [])
+    npu._operator.cache_clear()
 
 
-def add_of(*tensors):
-    from ms_ascend_ops.torch.registration import operators  # noqa: PLC0415
+def test_what_the_package_refuses(monkeypatch):
+    """The message has its reason, and no descriptor of a tensor is left."""
+    alive, create, function = [], aclnn._create, aclnn.function
 
-    return operators()["add"], tensors, []
+    def created(tensor):
+        alive.append(create(tensor))
+        return alive[-1]
+
+    def called(name):
+        return (lambda one: (alive.remove(one), function(name)(one))) if name == "aclDestroyTensor" else function(name)
+
+    monkeypatch.setattr(aclnn, "_create", created)
+    monkeypatch.setattr(aclnn, "function", called)
+    attention = operators()["flash_attention"]
+    monkeypatch.setattr(attention, "_check", None)  # which would refuse it before
+    x = torch.ones(1, 1, 4, 8).npu()
+    names = [attribute.name for attribute in attention.signature.attributes]
+    values = [
+        -1 if name == "window" else a.default for name, a in zip(names, attention.signature.attributes, strict=True)
+    ]
+    with pytest.raises(RuntimeError, match=r"GetWorkspaceSize returned \d+: .*window must be at least 0, got -1"):
+        npu.run(attention, [x, x, x, None], values)
+    assert not alive

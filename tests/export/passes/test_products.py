@@ -35,7 +35,7 @@ def simplified(functions, inputs, tmp_path, dynamic=None, others=()):
         wanted = flat(tuple(function(*tensors) for function in functions))
         for one, other in zip(flat(network(*tensors * len(functions))), wanted, strict=True):
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
-            assert_close(numpy(one), numpy(other), rtol=1e-5, atol=1e-5)
+            assert_close(numpy(one), numpy(other), rtol=1e-5)  # sums of 4 to 9 products in another order
     return counts(stock), counts(tmp_path / "simple.mindir"), Counter(e.pattern for e in report.replaced)
 
 
@@ -84,14 +84,14 @@ def divided(x, y):
     return (x * 0.5) @ (y.swapaxes(2, 3) / 4.0)
 
 
-SPELLINGS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided)
+FORMS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided)
 
 
 def test_spellings(tmp_path):
-    before, after, entries = simplified(SPELLINGS, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
-    assert before["Transpose"] >= len(SPELLINGS)
+    before, after, entries = simplified(FORMS, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
+    assert before["Transpose"] >= len(FORMS)
     assert after["Transpose"] == 0
-    assert entries["transpose in front of a product"] == len(SPELLINGS)
+    assert entries["transpose in front of a product"] == len(FORMS)
 
 
 def heads(x, y):
