@@ -18,7 +18,7 @@ from ms_ascend_ops import load
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    expected = json.loads((folder / "tokens.json").read_text())[0][len(PROMPTS[0]) :]
+    expected = json.loads((folder / "tokens.json").read_text())["float32"][0][len(PROMPTS[0]) :]
     for name in ("prefill", "prefill_fused", "decode", "decode_fused"):
         arrays = np.load(folder / f"{name.partition('_')[0]}.npz")
         inputs = [Tensor(arrays[f"input_{i}"]) for i in range(len(arrays) - 1)]

@@ -23,11 +23,12 @@ _NAMES = {
 }
 
 
-def llama(*, npu: bool, use_past: bool, seq_length: int = 64) -> Any:
+def llama(*, npu: bool, use_past: bool, seq_length: int = 64, dtype: str = "float32") -> Any:
     """A network of MindFormers. `npu`: with flash attention and its fused norm."""
     from mindformers.models.llama import LlamaConfig, LlamaForCausalLM
 
-    dtypes = ("compute_dtype", "layernorm_compute_type", "softmax_compute_type", "rotary_dtype", "param_init_type")
+    exact = ("layernorm_compute_type", "softmax_compute_type")
+    dtypes = ("compute_dtype", "rotary_dtype", "param_init_type")
     config = LlamaConfig(
         batch_size=1,
         seq_length=seq_length,
@@ -48,7 +49,8 @@ def llama(*, npu: bool, use_past: bool, seq_length: int = 64) -> Any:
         num_blocks=16,
         pad_token_id=0,
         eos_token_id=-1,
-        **dict.fromkeys(dtypes, "float32"),
+        **dict.fromkeys(exact, "float32"),
+        **dict.fromkeys(dtypes, dtype),
     )
     return LlamaForCausalLM(config)
 
@@ -62,4 +64,4 @@ def load(net: Any, folder: Path) -> None:
     for name, value in load_file(folder / "model.safetensors").items():
         for theirs, ours in _NAMES.items():
             name = name.replace(theirs, ours)  # noqa: PLW2901
-        parameters[name].set_data(Tensor(value))
+        parameters[name].set_data(Tensor(value).astype(parameters[name].dtype))

@@ -26,6 +26,10 @@ PREFIX = "MS_ASCEND_EMULATED_"  # of the variables with the settings of a device
 
 # Variables of CANN that name folders, besides those that are set here: of another CANN none may stay.
 _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
+# MindSpore's inference needs the threads that a host of an NPU has (kernels/device/internal_kernels/host_cores.cpp).
+_HOST_CORES = HOME / "lib64/host/libms_ascend_host_cores.so"
+_MANY_CORES = 32
+
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
@@ -97,6 +101,8 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
     result = {key: value for key, value in given.items() if key not in _FOLDERS and not key.startswith(PREFIX)}
     python_path = [str(HOME / "opp/built-in/op_impl/ai_core/tbe"), *_without_cann(given, "PYTHONPATH")]
     libraries = [str(stubs), str(HOME / "lib64"), *_without_cann(given, "LD_LIBRARY_PATH")]
+    if (os.cpu_count() or 1) < _MANY_CORES and str(_HOST_CORES) not in result.get("LD_PRELOAD", ""):
+        result["LD_PRELOAD"] = f"{_HOST_CORES} {result.get('LD_PRELOAD', '')}".rstrip()
     if "GLOG_v" not in result:
         result.setdefault("MS_SUBMODULE_LOG_v", _QUIET)
     return result | {

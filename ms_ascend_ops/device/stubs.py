@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from ms_ascend_ops.device import internal_kernels
+
 __all__ = ["LIBRARY", "StubsError", "client_libraries", "make_stubs", "missing_names"]
 
 LIBRARY = "libms_ascend_ops_stubs.so"
@@ -98,32 +100,48 @@ def make_stubs(libraries: list[Path], cache: Path) -> Path:
     speakers, others = client_libraries()
     folder = cache / _identity([*speakers, *others, *libraries])
     if not (folder / LIBRARY).is_file():
-        names = missing_names(speakers, others, libraries)
-        _compile(_source(names), libraries, folder)
+        runtime = [path for path in libraries if path.name == "libascendcl.so"]
+        if client := internal_kernels.client():
+            # The program loads it with the stubs, before MindSpore looks for its own of the same name.
+            stubs = "\n".join(map(internal_kernels.stub, _internal_names(client[0])))
+            arguments = internal_kernels.compile_arguments(client[1])
+            _compile(_DECLARED.format(stubs), internal_kernels.LIBRARY_NAME, arguments, runtime, folder)
+            runtime.append(folder / internal_kernels.LIBRARY_NAME)
+        _compile(_source(missing_names(speakers, others, libraries)), LIBRARY, [], runtime, folder)
     return folder
+
+
+_DECLARED = 'extern "C" {{\nlong MsAscendDeviceMissing(const char* name);\n{}\n}}\n'
 
 
 def _source(names: Iterable[str]) -> str:
     """Every function jumps to the one that tells, so that this one sees the caller of the function."""
-    lines = ['extern "C" {', "long MsAscendDeviceMissing(const char* name);"]
+    lines = []
     for name in names:
         body = "return 0;" if _PASS.fullmatch(name) else f'return MsAscendDeviceMissing("{name}");'
         lines.append(f"long {name}() {{ {body} }}")
-    return "\n".join([*lines, "}", ""])
+    return _DECLARED.format("\n".join(lines))
 
 
-def _compile(source: str, libraries: Iterable[Path], folder: Path) -> None:
+def _internal_names(plugin: Path) -> list[str]:
+    names = _symbols(plugin).undefined
+    return sorted(name.decode("ascii") for name in names if name.startswith(internal_kernels.PREFIX))
+
+
+def _compile(source: str, library: str, arguments: list[str], linked: Iterable[Path], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch, LIBRARY)
-            command = ["g++", "-x", "c++", "-O1", "-foptimize-sibling-calls", "-w", "-shared", "-fPIC", "-"]
-            command += ["-o", str(made), f"-Wl,-soname,{LIBRARY}", "-x", "none"]
-            command += [str(path) for path in libraries if path.name == "libascendcl.so"]
+            made = Path(scratch, library)
+            command = ["g++", *arguments, "-x", "c++", "-O1", "-foptimize-sibling-calls", "-w", "-shared", "-fPIC", "-"]
+            # With a path of its own the loader does not look where the client has its libraries.
+            link = [f"-Wl,-soname,{library}", "-Wl,--no-as-needed", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
+            command += ["-o", str(made), *link, "-x", "none"]
+            command += [str(path) for path in linked]
             done = subprocess.run(command, input=source, text=True, capture_output=True, check=False)
             if done.returncode != 0:
                 raise StubsError(f"g++ does not compile the functions that MindSpore asks for: {done.stderr.strip()}")
-            made.replace(folder / LIBRARY)
+            made.replace(folder / library)
     except FileNotFoundError as error:
         raise StubsError("there is no g++, which MindSpore calls for custom operators, too: install it") from error
     except OSError as error:
@@ -132,7 +150,7 @@ def _compile(source: str, libraries: Iterable[Path], folder: Path) -> None:
 
 def _identity(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in [*files, Path(__file__)]:
+    for path in [*files, Path(__file__), *sorted(internal_kernels.SOURCES.glob("*"))]:
         status = path.stat()
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return digest.hexdigest()[:16]

@@ -166,7 +166,7 @@ FUNCTIONS = {
 def test_a_function_that_is_not_there_says_what_to_use(tmp_path):
     """A stub names itself, the library and function that called it, and what to use instead; it returns an error."""
     library = HOME / "lib64/libascendcl.so"
-    stubs._compile(stubs._source(FUNCTIONS), [library], tmp_path)
+    stubs._compile(stubs._source(FUNCTIONS), stubs.LIBRARY, [], [library], tmp_path)
     # The call is no tail call, so that its caller has a frame.
     calls = "".join(f"long {name}(); long call_{name}() {{ return {name}() + 0; }}\n" for name in FUNCTIONS)
     client = tmp_path / "libclient.so"

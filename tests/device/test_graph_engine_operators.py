@@ -34,7 +34,7 @@ OWN_TESTS = {
     *("ConcatD", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "DropOutGenMask", "LayerNorm"),
     *("LayerNormGrad", "MaxPool", "MaxPoolGrad", "ReciprocalGrad", "ReduceSum", "RsqrtGrad", "SigmoidGrad"),
     *("SparseSoftmaxCrossEntropyWithLogits", "SqrtGrad", "StridedSlice", "StridedSliceGrad", "TanhGrad"),
-    "TopKV2",
+    *("Slice", "TopKV2"),
 }
 
 
@@ -182,6 +182,8 @@ def test_slices(draw):
     ends = [np.array(one, np.int64) for one in ([1, 0], [4, 4], [2, 1])]
     masks = {"begin_mask": 2, "end_mask": 0, "ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
     _close(_run("StridedSlice", [x, *ends], (2, 4), **masks), x[1:4:2, :4])
+    offsets, size = (np.array(one, np.int64) for one in ([1, 2], [2, -1]))
+    _close(_run("Slice", [x, offsets, size], (2, 3)), x[1:3, 2:])
     dy = draw(2, 4)
     golden = np.zeros((4, 5))
     golden[1:4:2, :4] = dy

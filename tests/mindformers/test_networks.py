@@ -1,4 +1,6 @@
-"""MindFormers' networks on a CPU, as examples/mindformers shows them: needs MindFormers, PyTorch and transformers.
+"""MindFormers' networks on a CPU and on the emulated device, as examples/mindformers shows them.
+
+They need MindFormers, PyTorch and transformers.
 
 Each runs in a process of its own: MindFormers keeps its settings for the life of a process.
 """
@@ -46,6 +48,13 @@ def checkpoint(tmp_path_factory):
 @pytest.mark.parametrize("name", [*NETWORKS, "deepseek_v3"])
 def test_generates_what_transformers_does(checkpoint, name, mode):
     assert on_cpu("generate.py", name, checkpoint(name), mode).count("as transformers") == 2
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, "deepseek_v3"])
+def test_generates_what_transformers_does_on_the_device(checkpoint, name):
+    """By the operators that an NPU runs: nothing of Python is replaced."""
+    on_device = ("-m", "ms_ascend_ops", "emulate")
+    assert run("generate.py", name, checkpoint(name), "graph", module=on_device).count("as transformers") == 2
 
 
 def losses(checkpoint, name, *kind):

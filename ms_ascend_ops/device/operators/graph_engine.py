@@ -108,6 +108,12 @@ def _sliced(shape: Sequence[int], begin: Array, end: Array, strides: Array, mask
     return tuple(index)
 
 
+def slice_of(x: Array, offsets: Array, size: Array) -> Array:
+    """A size of -1 reaches to the end."""
+    ends = [length if n < 0 else at + n for at, n, length in zip(offsets, size, x.shape, strict=True)]
+    return x[tuple(slice(int(at), int(end)) for at, end in zip(offsets, ends, strict=True))]
+
+
 def strided_slice(x: Array, begin: Array, end: Array, strides: Array, **masks: int) -> Array:
     return x[_sliced(x.shape, begin, end, strides, _MASKS | masks)]
 
