@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.graphs.torch_functions import DEFAULT_EPSILON
 from ms_ascend_ops.torch import functions
+from ms_ascend_ops.torch.versions import GROUP_NORM_HAS_BIAS
 
 __all__ = ["GEGLU", "GELU", "AddRMSNorm", "GroupNorm", "LayerNorm", "RMSNorm", "SwiGLU"]
 
@@ -152,7 +153,10 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
         *,
         bias: bool = True,
     ):
-        super().__init__(num_groups, num_channels, eps, affine, device, dtype, bias=bias)
+        options = {"bias": bias} if GROUP_NORM_HAS_BIAS else {}
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype, **options)
+        if not bias:
+            self.register_parameter("bias", None)
         signature = registry.signature("group_norm")
         self.activation = signature.attribute("activation").check("GroupNorm", activation)
         self.data_format = signature.attribute("data_format").check("GroupNorm", data_format)

@@ -19,8 +19,9 @@ __all__ = ["DEVICE", "run"]
 
 DEVICE = "npu"  # the name that torch_npu gives PrivateUse1
 
-# Of tensors whose elements lie as PyTorch says: NCHW and ND. In others, as FRACTAL_NZ, operators of CANN keep weights.
-_PLAIN = (0, 2)
+# Of tensors whose elements lie as PyTorch says: NCHW, ND and NCDHW. In others, as FRACTAL_NZ, operators of CANN keep
+# weights.
+_PLAIN = (0, 2, 30)
 
 _CHIPS = ("ascend910_93", "ascend910b")  # as packages name them; torch_npu has the model, as Ascend910B4
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["own_compiled_code"]
+__all__ = ["GROUP_NORM_HAS_BIAS", "own_compiled_code"]
+
+# Whether `torch.nn.GroupNorm` has the argument `bias`.
+GROUP_NORM_HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm).parameters
 
 
 def own_compiled_code(limit: int) -> dict[str, Any]:
