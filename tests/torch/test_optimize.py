@@ -355,5 +355,5 @@ def test_defaults_mean_what_pytorch_means(dtype, size):
         torch.testing.assert_close(result, value, rtol=bound, atol=bound * float(value.abs().max()) / 8)
     square = x.double().square().mean(-1, keepdim=True)
     torch.testing.assert_close(
-        got[0].double(), x.double() * (square + torch.finfo(torch.float32).eps).rsqrt(), rtol=bound, atol=0
+        got[0].double(), x.double() * (square + versions.default_epsilon(dtype)).rsqrt(), rtol=bound, atol=0
     )

@@ -1,4 +1,4 @@
-"""MindSpore's results on the emulated device, every operator once: `python -m tests.torch_npu.mindspore_results FILE`."""
+"""MindSpore's results on the emulated device: `python -m tests.torch_npu.mindspore_results FILE`."""
 
 import sys
 

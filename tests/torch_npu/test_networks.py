@@ -20,6 +20,8 @@ from torch.nn import functional
 from ms_ascend_ops.torch import optimize
 
 STEPS = 5
+# How much of a gradient, by its norm, rounding may change on the way through ResNet-50. Seen: 3e-4, on a CPU 2e-2.
+BOUND = 1e-2
 
 
 class Attention(nn.Module):
@@ -133,20 +135,20 @@ def unet():
 @pytest.mark.parametrize("network", [resnet18, resnet50, unet])
 @pytest.mark.usefixtures("deterministic")
 def test_of_others(network):
-    """Outputs of evaluation, then a step of training; a second run gives the same bits."""
+    """Outputs, then gradients of a training step, beside float64 on a CPU; a second run gives the same bits."""
     torch.manual_seed(0)
     model, inputs = network()
     runs = []
-    for device in ("cpu", "npu", "npu"):
-        there, given = copy.deepcopy(model).to(device), [tensor.to(device) for tensor in inputs]
+    for device, dtype in (("cpu", torch.float64), ("npu", torch.float32), ("npu", torch.float32)):
+        there = copy.deepcopy(model).to(device, dtype)
+        given = [tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype) for tensor in inputs]
         with torch.no_grad():
             output = there.eval()(*given)[0]
         there.train()(*given)[0].square().mean().backward()
-        gradients = [p.grad.cpu() for p in there.parameters() if p.grad is not None]
-        runs.append([output.cpu(), *gradients, *(b.cpu() for name, b in there.named_buffers() if "running" in name)])
+        runs.append([output.cpu(), *(p.grad.cpu() for p in there.parameters() if p.grad is not None)])
     assert all(map(torch.equal, runs[1], runs[2]))
     for found, wanted in zip(runs[1], runs[0], strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4 * max(1.0, wanted.abs().max().item()))
+        assert (found - wanted).norm() <= BOUND * wanted.norm()
 
 
 def test_llama():

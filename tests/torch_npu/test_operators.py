@@ -1,4 +1,4 @@
-"""This library's operators on tensors of torch_npu: results of a CPU and of MindSpore, also compiled, on two devices."""
+"""This library's operators on tensors of torch_npu: results of a CPU and MindSpore, also compiled, on two devices."""
 
 import subprocess
 import sys

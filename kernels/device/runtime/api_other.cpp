@@ -144,8 +144,7 @@ ACL_API aclError aclrtCtxGetSysParamOpt(int32_t option, int64_t* value)
     std::lock_guard<std::mutex> lock(optionMutex);
     const auto found = contextOptions.find(option);
     if (found == contextOptions.end()) {
-        return Fail(RT_SYSPARAMOPT_NOT_SET,
-                    "aclrtCtxGetSysParamOpt: option " + std::to_string(option) + " is not set");
+        return Fail(RT_SYSPARAMOPT_NOT_SET, "aclrtCtxGetSysParamOpt: option " + std::to_string(option) + " is not set");
     }
     *value = found->second;
     return SUCCESS;
