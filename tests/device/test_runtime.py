@@ -358,6 +358,8 @@ def test_options_and_limits(acl: Acl):
     acl.SetSysParamOpt(3, c_uint64(2))
     acl.GetSysParamOpt(3, byref(value))
     assert value.value == 2
+    acl.SetOpExecuteTimeOutV2(c_uint64(1000), byref(value))
+    assert value.value == 1000
 
 
 def test_copy_within_the_host_is_not_asynchronous(acl: Acl):
