@@ -448,9 +448,10 @@ enter() {
 
 # What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
 clients() {
-    enter clients "PyTorch, transformers and PEFT"
+    enter clients "PyTorch, transformers, PEFT and llama.cpp, which is compiled,"
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
+    logged clients_install python -m pip install "llama-cpp-python==0.3.36"
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/pip ]; then
         apart python -m venv build/serving_clients
