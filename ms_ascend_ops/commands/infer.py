@@ -27,7 +27,13 @@ Array = np.ndarray[Any, Any]
 @click.argument("model", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for each input.")
 @click.option("--shape", "shapes", multiple=True, metavar="SIZES", help="Random inputs of these shapes, e.g. 2,128.")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Save the outputs here (.npy).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Save the outputs there, as output_0.npy and so on.",
+)
 @click.option("--profile", is_flag=True, help="Measure latency and throughput.")
 @click.option(
     "--save-profile",
