@@ -199,7 +199,7 @@ def _figures(seconds: Sequence[float], first_s: float, batch: int) -> dict[str, 
 def _profile(figures: Mapping[str, float]) -> str:
     return (
         "first call {first_ms:.1f} ms (with compilation)\n"
-        "latency over {runs} runs: min {min_ms:.3f}  p50 {p50_ms:.3f}  p90 {p90_ms:.3f}  p99 {p99_ms:.3f}  "
+        "latency over {runs} runs:\n  min {min_ms:.3f}  p50 {p50_ms:.3f}  p90 {p90_ms:.3f}  p99 {p99_ms:.3f}  "
         "max {max_ms:.3f} ms\n"
         "throughput: {runs_per_s:.1f} runs/s, {samples_per_s:.1f} samples/s (batch {batch})"
     ).format(**figures)

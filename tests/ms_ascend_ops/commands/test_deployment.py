@@ -51,7 +51,7 @@ def test_random_inputs_and_profile(file):
     done = run("infer", file, "--shape", "5,8", "--save-profile", saved, "--runs", 3, "--warmup", 1)
     assert done.exit_code == 0, done.output
     assert "(5, 8)" in done.output
-    for part in ("latency over 3 runs: min ", "p50 ", "p99 ", "throughput: ", "samples/s (batch 5)"):
+    for part in ("latency over 3 runs:\n  min ", "p50 ", "p99 ", "throughput: ", "samples/s (batch 5)"):
         assert part in done.output
     figures = json.loads(saved.read_text())
     assert (figures["runs"], figures["batch"], figures["inputs"]) == (3, 5, [[5, 8]])
