@@ -32,8 +32,9 @@ Commands:
   cross-test
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
-            packages; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in
-            place of these tests
+            packages; --syntax: only whether the compiler accepts the sources, which takes a minute and needs nothing
+            but it; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in place
+            of these tests
   wheel     make a wheel of this tree for any machine of this architecture, in dist (docs/release.md); wheel aarch64: for
             aarch64 hosts, cross compiled as cross-test does; --try: install it where no compiler is, and run it
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
@@ -448,9 +449,10 @@ enter() {
 
 # What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
 clients() {
-    enter clients "PyTorch, transformers and PEFT"
+    enter clients "PyTorch, transformers, PEFT and llama.cpp, which is compiled,"
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
+    logged clients_install python -m pip install "llama-cpp-python==0.3.36"
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/pip ]; then
         apart python -m venv build/serving_clients
