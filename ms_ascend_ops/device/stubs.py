@@ -83,6 +83,15 @@ def client_libraries() -> tuple[list[Path], list[Path]]:
     return speakers, [path for path in others if path not in speakers]
 
 
+def _of_pytorch() -> list[Path]:
+    spec = find_spec("torch")
+    return (
+        [path for folder in spec.submodule_search_locations or () for path in Path(folder, "lib").glob("*.so*")]
+        if spec
+        else []
+    )
+
+
 def missing_names(speakers: Iterable[Path], others: Iterable[Path], libraries: Iterable[Path]) -> list[str]:
     """Names that `speakers` want and neither they, `others` nor `libraries`, those of the device, define."""
     wanted: set[bytes] = set()
@@ -121,7 +130,8 @@ def make_stubs(libraries: list[Path], cache: Path) -> Path:
     speakers, others = client_libraries()
     folder = cache / _identity([*speakers, *others, *libraries])
     if not (folder / LIBRARY).is_file():
-        for name in missing_libraries(speakers, others, libraries):
+        # torch_npu is linked with PyTorch's, of which the names are enough.
+        for name in missing_libraries(speakers, [*others, *_of_pytorch()], libraries):
             _compile("", [], folder / name)
         names = missing_names(speakers, others, libraries)
         _compile(_source(names), libraries, folder / LIBRARY)
