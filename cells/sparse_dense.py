@@ -14,7 +14,7 @@ from ms_ascend_ops.cells.in_float32 import InFloat32
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.deprecation import renamed_argument, warn_renamed
 from ms_ascend_ops.gradients import needs_gradient
-from ms_ascend_ops.mindspore_versions import device_target
+from ms_ascend_ops.mindspore_versions import device_target, zeros_like
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul
@@ -45,12 +45,12 @@ class _Product(nn.Cell):  # type: ignore[misc]
 
     def bprop(self, row_ends, indices, values, dense, column_ends, rows, order, out, dout):  # type: ignore[no-untyped-def]
         kind = dout.dtype  # with mixed precision another one than that of the inputs
-        dvalues, ddense = ops.zeros_like(values), ops.zeros_like(dense)
+        dvalues, ddense = zeros_like(values), zeros_like(dense)
         if needs_gradient(values):
             dvalues = self.gradient(dout, row_ends, indices, dense.astype(kind)).astype(values.dtype)
         if needs_gradient(dense):
             ddense = self.product(column_ends, rows, reordered(values, order).astype(kind), dout).astype(dense.dtype)
-        pattern = [ops.zeros_like(tensor) for tensor in (row_ends, indices, column_ends, rows, order)]
+        pattern = [zeros_like(tensor) for tensor in (row_ends, indices, column_ends, rows, order)]
         return pattern[0], pattern[1], dvalues, ddense, pattern[2], pattern[3], pattern[4]
 
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
     "llm": "Run, measure and convert language models of the LLaMA family.",
     "new": "Write the files of a new operator: a working example to start from.",
-    "operators": "Print the table of operators, or renew it in docs/operators.md.",
+    "operators": "List the operators, or renew their table in docs/operators.md.",
     "optimize": "Put fused operators into a MindIR, and report what was replaced.",
     "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
     "run": "Run a script that was written for an NPU on a CPU.",

@@ -21,7 +21,7 @@ from typing import Any
 from ms_ascend_ops import ascend
 from ms_ascend_ops.registry import Signature
 
-__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "DeviceTensor", "Operator", "function"]
+__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "Launch", "Layout", "Operator", "function"]
 
 HEADERS = ("acl/acl.h", "aclnn/acl_meta.h")  # which of those behind acl.h has a function differs by version
 
@@ -74,13 +74,12 @@ _ATTRIBUTES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class DeviceTensor:
-    """Memory on a device: `address` is that of the first element, `strides` count elements."""
+class Layout:
+    """How a tensor lies in its memory: `strides` count elements, from the first one."""
 
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    address: int
 
 
 class Operator:
@@ -108,42 +107,8 @@ class Operator:
         self.prepare.argtypes = [*pointers, *attributes, *results, *sizes]
         self.launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
 
-    def __call__(
-        self,
-        inputs: Sequence[DeviceTensor | None],
-        constants: Sequence[Any],
-        outputs: Sequence[DeviceTensor],
-        allocate: Callable[[int], int],
-        stream: Callable[[], int],
-    ) -> None:
-        """Put one launch into a stream.
-
-        Args:
-            inputs: in the definition's order; None where an optional one is absent. Those that the kernel writes to
-                are changed.
-            constants: the attributes as `Signature.cann_constants` gives them.
-            outputs: what the kernel is to write.
-            allocate: gives the address of so many bytes of device memory, which no earlier work in the stream uses.
-            stream: gives the stream (`aclrtStream`), asked for behind everything else.
-
-        Raises:
-            RuntimeError: CANN refuses the call; the message has its number and reason.
-        """
-        tensors = [None if tensor is None else _create(tensor) for tensor in (*inputs, *outputs)]
-        try:
-            bytes_needed, executor = ctypes.c_uint64(), ctypes.c_void_p()
-            given, results = tensors[: len(inputs)], tensors[len(inputs) :]
-            status = self.prepare(*given, *constants, *results, ctypes.byref(bytes_needed), ctypes.byref(executor))
-            self._check("GetWorkspaceSize", status)
-            size = bytes_needed.value
-            workspace = allocate(size) if size else None
-            self._check("", self.launch(workspace, size, executor, stream()))
-        finally:
-            for tensor in tensors:
-                if tensor is not None:
-                    function("aclDestroyTensor")(tensor)
-
-    def _check(self, part: str, status: int) -> None:
+    def check(self, part: str, status: int) -> None:
+        """Raise RuntimeError where CANN refused a call; the message has its number and reason."""
         if status != 0:
             reason = (function("aclGetRecentErrMsg")() or b"").decode(errors="replace").strip()
             raise RuntimeError(
@@ -152,18 +117,69 @@ class Operator:
             )
 
 
-def _create(tensor: DeviceTensor) -> int:
-    rank, sizes, strides = len(tensor.shape), tensor.shape, tensor.strides
+class Launch:
+    """An operator for tensors of given layouts: what is the same from call to call is made once.
+
+    Args:
+        operator: which.
+        inputs: in the definition's order; None where an optional one is absent.
+        constants: the attributes as `Signature.cann_constants` gives them.
+        outputs: what the kernel is to write.
+    """
+
+    def __init__(
+        self, operator: Operator, inputs: Sequence[Layout | None], constants: Sequence[Any], outputs: Sequence[Layout]
+    ):
+        self._operator, self._constants, self._inputs = operator, tuple(constants), len(inputs)
+        self._descriptions = [None if layout is None else _description(layout) for layout in (*inputs, *outputs)]
+
+    def __call__(self, addresses: Sequence[int], allocate: Callable[[int], int], stream: Callable[[], int]) -> None:
+        """Put one launch into a stream.
+
+        Args:
+            addresses: of the first elements of the tensors, those of `outputs` last; any number where one is absent.
+                Inputs that the kernel writes to are changed.
+            allocate: gives the address of so many bytes of device memory, which no earlier work in the stream uses.
+            stream: gives the stream (`aclrtStream`), asked for behind everything else.
+
+        Raises:
+            RuntimeError: CANN refuses the call; the message has its number and reason.
+        """
+        operator, tensors = self._operator, []
+        try:
+            for description, address in zip(self._descriptions, addresses, strict=True):
+                tensors.append(None if description is None else _create(description, address))
+            bytes_needed, executor = ctypes.c_uint64(), ctypes.c_void_p()
+            given, results = tensors[: self._inputs], tensors[self._inputs :]
+            sizes = ctypes.byref(bytes_needed), ctypes.byref(executor)
+            operator.check("GetWorkspaceSize", operator.prepare(*given, *self._constants, *results, *sizes))
+            size = bytes_needed.value
+            workspace = allocate(size) if size else None
+            operator.check("", operator.launch(workspace, size, executor, stream()))
+        finally:
+            destroy = function("aclDestroyTensor")
+            for tensor in tensors:
+                if tensor is not None:
+                    destroy(tensor)
+
+
+def _description(layout: Layout) -> tuple[Any, ...]:
+    """The arguments of aclCreateTensor but the address."""
+    rank, sizes, strides = len(layout.shape), layout.shape, layout.strides
     # As much of the memory as the tensor reaches.
     reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
     dims = ctypes.c_int64 * rank
-    made = function("aclCreateTensor")(
-        *(dims(*sizes), rank, VALUES[tensor.dtype][1]),
+    return (
+        *(dims(*sizes), rank, VALUES[layout.dtype][1]),
         *(dims(*strides), 0, VALUES["ND"][1]),
-        *((ctypes.c_int64 * 1)(reach), 1, tensor.address),
+        *((ctypes.c_int64 * 1)(reach), 1),
     )
+
+
+def _create(description: tuple[Any, ...], address: int) -> int:
+    made = function("aclCreateTensor")(*description, address)
     if not made:
-        raise RuntimeError(f"aclCreateTensor: CANN makes no tensor of {tensor}")
+        raise RuntimeError(f"aclCreateTensor: CANN makes no tensor of the sizes {tuple(description[0])}")
     return int(made)
 
 

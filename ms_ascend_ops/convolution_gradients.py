@@ -14,7 +14,7 @@ from mindspore.ops.operations import Conv2DBackpropInput
 from ms_ascend_ops.convolution import gradient_of_x
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import as_dtype, needs_gradient
-from ms_ascend_ops.mindspore_versions import device_target
+from ms_ascend_ops.mindspore_versions import device_target, zeros_like
 
 __all__ = ["convolution_gradients"]
 
@@ -47,7 +47,7 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
                 row, row_step, col, col_step, convolution = part
                 taps = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
                 found.append(convolution(dy, as_dtype(_as_inputs_first(taps, groups, last), dtype), None))
-        none = stock.zeros_like(found[0])
+        none = zeros_like(found[0])
         lines = []
         index = 0
         for i in range(stride_h):
@@ -63,9 +63,9 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         return (dx[:, : x.shape[1], : x.shape[2]] if last else dx[:, :, : x.shape[2], : x.shape[3]]).astype(x.dtype)
 
     def gradients(dz: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Any, Any, Any]:
-        dx = of_x(dz, x, weight) if needs_gradient(x) else stock.zeros_like(x)
+        dx = of_x(dz, x, weight) if needs_gradient(x) else zeros_like(x)
         if not needs_gradient(weight) and (bias is None or not needs_gradient(bias)):
-            return dx, stock.zeros_like(weight), bias
+            return dx, zeros_like(weight), bias
         dweight, dbias = of_weight_and_bias(dz, x, weight)
         return dx, dweight, None if bias is None else as_dtype(dbias, bias.dtype)
 

@@ -115,8 +115,21 @@ def _package(part: str) -> Check:
 _MINDSPORE = "mindspore>=2.7,<2.11"
 
 
+# Packages that all bring the folder `mindspore`: the files of the last that was installed are there.
+_OF_MINDSPORE = ("mindspore", "mindspore-dev", "mindspore-ascend", "mindspore-gpu")
+
+
 def _mindspore(part: str) -> Check:
+    distributions = [d for name in _OF_MINDSPORE for d in importlib.metadata.distributions(name=name)]
+    found = sorted({f"{d.metadata['Name']} {d.version}" for d in distributions})
+    if len(found) > 1:
+        names = " ".join(sorted({text.partition(" ")[0] for text in found}))
+        remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install '{_MINDSPORE}'"
+        return Check(part, "error", " and ".join(found), remedy)
     version = _installed("mindspore")
+    if version is None and found:
+        remedy = f"not a release of MindSpore, nobody tried it; if it fails: pip uninstall, pip install '{_MINDSPORE}'"
+        return Check(part, "warning", found[0], remedy)
     if version is None:
         return Check(part, "error", "not installed", f"pip install '{_MINDSPORE}'")
     if not (2, 7) <= _numbers(version)[:2] <= (2, 10):

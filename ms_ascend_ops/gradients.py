@@ -15,6 +15,7 @@ from mindspore import Tensor, ops
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import kernel
+from ms_ascend_ops.mindspore_versions import ones_like, zeros_like
 
 __all__ = [
     "as_dtype",
@@ -83,8 +84,8 @@ def or_zeros(result: Tensor, summed: Tensor) -> Tensor:
     if size > 0:
         return result
     if size == 0:
-        return ops.zeros_like(result)
-    return ops.where(ops.prod(ops.TensorShape()(summed)) > 0, result, ops.zeros_like(result))
+        return zeros_like(result)
+    return ops.where(ops.prod(ops.TensorShape()(summed)) > 0, result, zeros_like(result))
 
 
 # Runs in Python, also while a graph is compiled.
@@ -109,7 +110,7 @@ _broadcast_gradient = ms.grad(_broadcast_product, 0)
 
 def sum_to_shape_of(values: Tensor, tensor: Tensor) -> Tensor:
     """The sums of float32 `values` over the dims in which `tensor` was broadcast to their shape, in its dtype."""
-    sums = _broadcast_gradient(ops.zeros_like(tensor).astype(ms.float32), values)
+    sums = _broadcast_gradient(zeros_like(tensor).astype(ms.float32), values)
     return or_zeros(sums, values).astype(tensor.dtype)
 
 
@@ -153,7 +154,7 @@ def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Calla
 
         def through_silu(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
             z = before(x, weight, bias)
-            return of_silu(dout, z, as_dtype(ops.ones_like(as_dtype(z, ms.float32)), z.dtype))[0]
+            return of_silu(dout, z, as_dtype(ones_like(as_dtype(z, ms.float32)), z.dtype))[0]
 
         return through_silu
     of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")

@@ -63,7 +63,7 @@ def describe_view(tensor: Tensor) -> str:
     if strides != whole or offset != 0:
         return f"strides {strides} from element {offset} on for shape {shape}"
     if tensor.untyped_storage().size() != tensor.nbytes:
-        return f"the first {tensor.size} elements of more for shape {shape}"
+        return f"the first {math.prod(shape)} elements of more for shape {shape}"
     return ""
 
 

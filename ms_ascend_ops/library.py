@@ -49,7 +49,8 @@ def native() -> Any:
     try:
         module = import_module("ms_ascend_ops._C")
     except ImportError as error:
-        raise RuntimeError(f"ms_ascend_ops: cannot load the kernel library {LIBRARY}: {error}. {_REMEDY}") from error
+        reason = _other_python() or error
+        raise RuntimeError(f"ms_ascend_ops: cannot load the kernel library {LIBRARY}: {reason}. {_REMEDY}") from error
     if module.version() != __version__:
         raise RuntimeError(
             f"ms_ascend_ops: the kernel library {module.library_path()} has version {module.version()}, "
@@ -57,6 +58,15 @@ def native() -> Any:
         )
     loop_compiler.start(module)
     return module
+
+
+def _other_python() -> str:
+    """Which Python the module was built for, if that is not this one."""
+    built = sorted(path.name.split(".")[1] for path in LIBRARY.parent.parent.glob("_C.*.so"))
+    if not built or any(name.startswith(str(sys.implementation.cache_tag)) or name == "abi3" for name in built):
+        return ""
+    here = sys.implementation.cache_tag
+    return f"its module _C was built for {', '.join(built)}, and this Python is {here} (any MindSpore will do for it)"
 
 
 class LibraryVersion:

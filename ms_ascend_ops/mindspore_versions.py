@@ -32,12 +32,14 @@ __all__ = [
     "glog_level",
     "has_fault",
     "numpy_bfloat16",
+    "ones_like",
     "private",
     "recording_context",
     "soc_version",
     "traced",
     "version",
     "wait",
+    "zeros_like",
 ]
 
 # docs/ascend.md says what was run with each of them.
@@ -98,7 +100,19 @@ FAULTS = (
         (2, 7),
         (2, 8),
         "most stock operators have no kernel, and some say so at a later call: layers that optimize replaces keep the"
-        " stock construct for bfloat16",
+        " stock construct for bfloat16, and gradients take zeros_like and ones_like of this module",
+    ),
+    Fault(
+        "SplitWithSize on a CPU",
+        (2, 7),
+        (2, 7),
+        "there is no kernel in graphs: optimize_mindir joins no linear layers whose heads it would part by it",
+    ),
+    Fault(
+        "TransposeExtView on a CPU",
+        (2, 7),
+        (2, 7),
+        "none: a file in which a transpose of a parameter that is written stays a view does not run",
     ),
     Fault(
         "memory of tensors",
@@ -131,7 +145,11 @@ def has_fault(name: str) -> bool:
     """Whether this MindSpore has one of `FAULTS`, on the device of this moment."""
     (fault,) = (fault for fault in FAULTS if fault.name == name)
     concerned = not name.endswith("on a CPU") or device_target() == "CPU"
-    return concerned and fault.first <= version()[: len(fault.first)] <= fault.last
+    return concerned and _is_in(fault)
+
+
+def _is_in(fault: Fault) -> bool:
+    return fault.first <= version()[: len(fault.first)] <= fault.last
 
 
 @cache
@@ -151,6 +169,17 @@ def private(name: str) -> Any:
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
+
+def _zeros_like(tensor: Any) -> Any:
+    return ms.ops.zeros_like(tensor.astype(ms.float32)).astype(tensor.dtype)
+
+
+def _ones_like(tensor: Any) -> Any:
+    return ms.ops.ones_like(tensor.astype(ms.float32)).astype(tensor.dtype)
+
+
+# For graphs, too, which take no question of the version. On every device: it may change after this import.
+zeros_like, ones_like = (_zeros_like, _ones_like) if _is_in(FAULTS[0]) else (ms.ops.zeros_like, ms.ops.ones_like)
 
 _find_jit_context = private("jit_context")
 
@@ -227,9 +256,18 @@ def soc_version() -> str:
 
 @cache
 def numpy_bfloat16() -> Any:
-    """The bfloat16 of NumPy arrays that MindSpore takes."""
+    """The bfloat16 of NumPy arrays that MindSpore takes.
+
+    Raises:
+        RuntimeError: MindSpore was compiled against NumPy 1, and this is NumPy 2.
+    """
     own = private("np_dtypes")
-    return import_module("ml_dtypes").bfloat16 if own is None else own.bfloat16
+    if own is None:
+        return import_module("ml_dtypes").bfloat16
+    if not hasattr(own, "bfloat16"):  # it does not register it with another NumPy, and fails elsewhere, too
+        here = import_module("numpy").__version__
+        raise RuntimeError(f"MindSpore {ms.__version__} does not work with NumPy {here}: pip install 'numpy>=1.25,<2'")
+    return own.bfloat16
 
 
 @cache

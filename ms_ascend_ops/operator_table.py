@@ -1,18 +1,35 @@
-"""The table of operators in docs/operators.md, made of the functions and the definitions."""
+"""The operators as a list for a terminal, and as the table in docs/operators.md, made of functions and definitions."""
 
 from __future__ import annotations
 
 import inspect
+import textwrap
 from importlib import import_module
 
 from ms_ascend_ops import registry
 
-__all__ = ["BEGIN", "END", "markdown", "replace_table"]
+__all__ = ["BEGIN", "END", "listing", "markdown", "replace_table"]
 
 BEGIN = "<!-- operators: made by `python -m ms_ascend_ops operators --write docs/operators.md` -->"
 END = "<!-- end of operators -->"
 
 _HEADINGS = ("Operator", "Does", "Layer", "Inputs", "Dtypes", "Gradient", "Replaces")
+
+
+_WIDTH = 80
+
+
+def listing() -> str:
+    """Every operator with a sentence, in 80 columns."""
+    names = registry.names()
+    place = max(map(len, names)) + 2
+    lines = []
+    for name in names:
+        spec = registry.op_spec(name)
+        gradient = "" if spec.differentiable else "; no gradient"
+        text = f"{name:<{place}}{spec.summary.rstrip('.')}{gradient}"
+        lines += textwrap.wrap(text, _WIDTH, subsequent_indent=" " * place, drop_whitespace=True)
+    return "\n".join(lines)
 
 
 def markdown() -> str:

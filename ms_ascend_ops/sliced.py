@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.mindspore_versions import zeros_like
 from ms_ascend_ops.ops.sliced_sparse_matmul import sliced_sparse_matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered
 from ms_ascend_ops.registry import op_spec
@@ -90,7 +91,7 @@ class SlicedProduct(nn.Cell):  # type: ignore[misc]
         return _turned(y.astype(ms.float32)[:, : self.rows].astype(y.dtype) if y.shape[1] != self.rows else y)
 
     def bprop(self, values, dense, out, dout):  # type: ignore[no-untyped-def]
-        dvalues, ddense = ops.zeros_like(values), ops.zeros_like(dense)
+        dvalues, ddense = zeros_like(values), zeros_like(dense)
         if needs_gradient(values):
             dvalues = self.gradient(dout, self.row_ends, self.indices, dense)
         if needs_gradient(dense):

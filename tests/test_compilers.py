@@ -1,6 +1,6 @@
-"""Compilers: which are too old, and the sources for others than the one that built the library, if they are installed.
+"""Compilers: which are too old, and the sources for clang, if it is installed: only their syntax and templates.
 
-Of the sources only syntax and templates: the whole takes minutes (`build.sh cross-test aarch64 --compile`).
+For aarch64 that is `build.sh cross-test aarch64 --syntax`, of which CI runs the whole.
 """
 
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.aarch64.syntax import refused
 from tests.kernels.host.module import BUILD
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,7 +18,6 @@ pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").is_file(), reason=
 CROSS = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++17", "-fsyntax-only", "-fPIC"]
 DEFINITIONS = ["-DHOST_ISA=native", "-D_GLIBCXX_USE_CXX11_ABI=0"]
-LEVELS = ["armv8-a", "armv8.2-a+dotprod+bf16"]
 # What a kernel is made of besides the vector unit: elements, rows with a sum, products, integers.
 KERNELS = ["silu_mul", "rms_norm", "matmul", "weight_quant_matmul"]
 
@@ -28,7 +28,8 @@ def clang():
     return next(filter(shutil.which, names), "clang++-14")
 
 
-def compiles(compiler, *arguments):
+def compiles(*arguments):
+    compiler = clang()
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
     folders = [
@@ -44,24 +45,37 @@ def compiles(compiler, *arguments):
     assert done.returncode == 0, found[:5] or done.stderr
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_vector_unit_of_aarch64(level):
-    compiles(CROSS, f"-march={level}", ROOT / "kernels/host/simd/vector_unit.cpp")
-
-
 def test_vector_unit_of_clang():
-    compiles(clang(), "-march=native", ROOT / "kernels/host/simd/vector_unit.cpp")
+    compiles("-march=native", ROOT / "kernels/host/simd/vector_unit.cpp")
 
 
-@pytest.mark.parametrize("compiler", [CROSS, clang()])
-def test_host_layer_and_kernels(compiler, tmp_path):
+def test_host_layer_and_kernels_of_clang(tmp_path):
     """Of the host layer what depends on the architecture. As one source, since headers take most of the time."""
     names = ("runtime/job", "runtime/non_temporal", "simd/vector_unit_select")
     sources = [ROOT / f"kernels/host/{name}.cpp" for name in names]
     sources += [BUILD / f"generated/{name}_host.cpp" for name in KERNELS]
     everything = tmp_path / "everything.cpp"
     everything.write_text("".join(f'#include "{source}"\n' for source in sources))
-    compiles(compiler, *["-DHOST_PORTABLE_AARCH64"] * (compiler == CROSS), everything)
+    compiles(everything)
+
+
+def test_what_a_compiler_refuses_is_said(tmp_path):
+    """Also what only an instance of a template tells; in the vector unit what only a whole compiler does."""
+    sources = {
+        "right.cpp": "template <class T> int Get(T x) { return x.value; }\n",
+        "wrong.cpp": "template <class T> int Get(T x) { return x.value; }\nint got = Get(1);\n",
+        "vector_unit.cpp": 'void Wrong() { asm("" : : "i"(*new int)); }\n',
+    }
+    commands = []
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+        command = f"g++ -std=c++17 -O3 -o {name}.o -c {tmp_path / name}"
+        commands.append({"directory": str(tmp_path), "command": command, "file": str(tmp_path / name)})
+    wrong, vector_unit = refused(commands)
+    assert wrong.startswith(f"{tmp_path / 'wrong.cpp'}:\n")
+    assert "error: request for member" in wrong
+    assert vector_unit.startswith(f"{tmp_path / 'vector_unit.cpp'}:\n")
+    assert not list(tmp_path.glob("*.[so]"))
 
 
 WIDENING = """

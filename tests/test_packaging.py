@@ -19,7 +19,7 @@ def test_what_pytorch_needs_without_mindspore():
     needed = {one for one in re.findall(r'^  "([^"]+)"', text, re.MULTILINE) if "mindspore" not in one}
     needed = {one.removesuffix(",<2") if one.startswith("numpy") else one for one in needed}
     (line,) = re.findall(r"^pip install ('click.*)$", (ROOT / "docs/torch.md").read_text(), re.MULTILINE)
-    assert set(re.findall(r"'([^']+)'", line)) == needed | {"torch>=2.13"}
+    assert set(re.findall(r"'([^']+)'", line)) == needed | {"torch>=2.6"}
 
 
 @pytest.fixture

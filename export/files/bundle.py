@@ -34,9 +34,10 @@ from ms_ascend_ops.export.files.retarget import operators_of
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.cann import cann_version, chip_name
+from ms_ascend_ops.mindspore_versions import TRIED
 from ms_ascend_ops.version import __version__
 
-__all__ = ["bundle", "check_mindspore", "is_bundle", "read_manifest", "unpack"]
+__all__ = ["bundle", "check_mindspore", "is_bundle", "is_later", "read_manifest", "unpack", "written_later"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -147,16 +148,26 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_mindspore(version: str, label: str) -> None:
-    """Refuse what a later MindSpore wrote: this one would misread it, or fail without a reason.
+    """Refuse what a later MindSpore wrote that nobody has tried: this one may misread it, or fail without a reason.
 
     Raises:
-        RuntimeError: `version` is later than that of the installed MindSpore.
+        RuntimeError: `version` is later than that of the installed MindSpore, and none of `TRIED`.
     """
-    if _minor(version) > _minor(ms.__version__):
-        raise RuntimeError(
-            f"load: {label} was written by MindSpore {version}, and this is {ms.__version__}: upgrade MindSpore, or "
-            "export the network with this version"
-        )
+    if is_later(version) and _minor(version) not in [_minor(tried) for tried in TRIED]:
+        raise RuntimeError(f"load: {written_later(version, label)}")
+
+
+def is_later(version: str) -> bool:
+    """Whether a MindSpore has primitives that the installed one may lack."""
+    return _minor(version) > _minor(ms.__version__)
+
+
+def written_later(version: str, label: str) -> str:
+    """What to do about a file of a later MindSpore that does not run."""
+    return (
+        f"{label} was written by MindSpore {version}, and this is {ms.__version__}: upgrade MindSpore, or export the "
+        "network with this version"
+    )
 
 
 def _manifest(version: str, names: list[str], chip: str | None, files: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 from mindspore.train.mind_ir_pb2 import ModelProto
-from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, unpack
+from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, is_later, unpack, written_later
 from ms_ascend_ops.export.files.model import DTYPES, parameter_files, read_model
 from ms_ascend_ops.export.files.retarget import retarget
 
@@ -54,13 +54,19 @@ class MindIRNetwork:
         graph: what MindSpore loaded.
         inputs: what a call takes.
         outputs: what it returns.
+        written_later: what to say where the first call fails, as MindSpore then lacks a primitive or a kernel of it.
     """
 
     def __init__(
-        self, graph: Any, inputs: tuple[InputSpec, ...], outputs: tuple[InputSpec, ...] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        graph: Any,
+        inputs: tuple[InputSpec, ...],
+        outputs: tuple[InputSpec, ...] | None = None,
+        written_later: str = "",
+    ) -> None:
         self.inputs = inputs
         self.outputs = outputs
+        self._written_later = written_later
         self._cell = nn.GraphCell(graph)
         if any(size < 0 for spec in inputs for size in spec.shape):
             # Without this MindSpore compiles the graph anew for every shape that it meets.
@@ -72,7 +78,15 @@ class MindIRNetwork:
         if len(values) != len(self.inputs):
             known = "; ".join(map(str, self.inputs))
             raise TypeError(f"the network takes {len(self.inputs)} inputs ({known}), got {len(values)}")
-        return self._cell(*(_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)))
+        tensors = [_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
+        try:
+            result = self._cell(*tensors)
+        except (RuntimeError, TypeError, ValueError) as error:
+            if not self._written_later:
+                raise
+            raise RuntimeError(f"the network does not run ({_reason(error)}): {self._written_later}") from error
+        self._written_later = ""
+        return result
 
 
 def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRNetwork:
@@ -95,7 +109,7 @@ def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRN
         ValueError: it is no MindIR and no bundle, it is cut short or was changed, or it names a library other than this
             package's, an operator that this package does not have in this version, or a primitive that runs code.
         RuntimeError: the kernel library of this installation is missing or has another version, or the file is for
-            another chip or a later MindSpore.
+            another chip or a later MindSpore than any that was tried.
     """
     from ms_ascend_ops.export.passes.super_kernels import group_kernels  # noqa: PLC0415
 
@@ -115,7 +129,9 @@ def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], ob
         if is_bundle(source):
             source = unpack(source, Path(folder, "bundle"))
         model = read_model(source, "load", label)
-        check_mindspore(model.model_version, label)
+        version = model.model_version
+        check_mindspore(version, label)
+        later = [written_later(version, label)] if is_later(version) else []
         retarget(model, label)
         change(model)
         inputs = tuple(_input_spec(value, label) for value in model.graph.input)
@@ -125,9 +141,14 @@ def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], ob
         try:
             graph = ms.load(str(file))
         except RuntimeError as error:
-            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise ValueError(f"load: MindSpore cannot read {label} ({reason})") from error
-        return MindIRNetwork(graph, inputs, _output_specs(model.graph.output))
+            raise ValueError(": ".join([f"load: MindSpore cannot read {label} ({_reason(error)})", *later])) from error
+        return MindIRNetwork(graph, inputs, _output_specs(model.graph.output), *later)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what MindSpore says that is no heading."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line.strip("-") and not line.startswith("- ")), "no reason given")
 
 
 def _input_spec(value: Any, label: str) -> InputSpec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -20,14 +21,14 @@ __all__ = ["DispatchMode"]
 
 
 class _Function:
-    """A primitive that has run: to call it returns what it has returned."""
+    """A primitive, as `MsDispatchMode` hands it over: its name, and what to call for its result."""
 
-    def __init__(self, name: str, result: Any):
+    def __init__(self, name: str, run: Callable[..., Any]):
         self.name = name
-        self._result = result
+        self._run = run
 
-    def __call__(self, *_: Any) -> Any:
-        return self._result
+    def __call__(self, *arguments: Any) -> Any:
+        return self._run(*arguments)
 
 
 class _Recording(RecordingContext):
@@ -45,11 +46,13 @@ class _Recording(RecordingContext):
         return self.record(primitive.name, result, arguments)
 
     def record(self, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
-        if self.pausing:
-            return result
+        """Pass on a primitive that has run."""
+        return result if self.pausing else self.dispatch(name, lambda *_: result, arguments)
+
+    def dispatch(self, name: str, run: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         self.pausing = True
         try:
-            return self.mode.__ms_dispatch__(_Function(name, result), arguments)
+            return self.mode.__ms_dispatch__(_Function(name, run), arguments)
         finally:
             self.pausing = False
 
@@ -76,10 +79,11 @@ DispatchMode: Any = private("MsDispatchMode") or _EarlyDispatchMode
 @contextmanager
 def _active(context: _Recording) -> Iterator[None]:
     """Have all primitives within the block recorded."""
-    places = [*_methods(), *_overloads(), *_inner_primitives()]
+    places = [(owner, name, _recorded(context, d, getattr(owner, name))) for owner, name, d in _described()]
+    places += [(kind, "__call__", _dispatched(context, name, kind.__call__)) for kind, name in _inner_primitives()]
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
-    for owner, name, describe in places:
-        setattr(owner, name, _recorded(context, describe, getattr(owner, name)))
+    for owner, name, replacement in places:
+        setattr(owner, name, replacement)
     try:
         with recording_context(context):
             yield
@@ -94,6 +98,11 @@ def _active(context: _Recording) -> Iterator[None]:
 # A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments; None if it ran none.
 _Described = tuple[str, tuple[Any, ...]]
 _Place = tuple[Any, str, Callable[..., _Described | None]]
+
+
+def _described() -> Iterator[_Place]:
+    yield from _methods()
+    yield from _overloads()
 
 
 def _methods() -> Iterator[_Place]:
@@ -112,12 +121,12 @@ def _overloads() -> Iterator[_Place]:
             yield module, name, _describer(name.removeprefix("_").removesuffix("_instance"))
 
 
-def _inner_primitives() -> Iterator[_Place]:
+def _inner_primitives() -> Iterator[tuple[Any, str]]:
+    """Classes of primitives, each with its name."""
     module = import_module("mindspore.ops.auto_generate.pyboost_inner_prim")
     for kind in vars(module).values():
         if isinstance(kind, type) and kind.__name__.startswith("_Pyboost") and "__call__" in vars(kind):
-            primitive = kind.__name__.removeprefix("_Pyboost").removesuffix("Prim")
-            yield kind, "__call__", lambda _, *given, _name=primitive: (_name, given)
+            yield kind, kind.__name__.removeprefix("_Pyboost").removesuffix("Prim")
 
 
 def _describer(name: str) -> Callable[..., _Described | None]:
@@ -139,6 +148,18 @@ def _recorded(
         context.count += 1
         described = describe(*arguments, **keywords)
         return result if described is None else context.record(described[0], result, described[1])
+
+    return call
+
+
+def _dispatched(context: _Recording, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a primitive that the mode runs itself: it may have a stand-in where MindSpore has no kernel."""
+
+    def call(primitive: Any, *arguments: Any) -> Any:
+        if context.pausing:
+            return original(primitive, *arguments)
+        context.count += 1
+        return context.dispatch(name, partial(original, primitive), arguments)
 
     return call
 

@@ -14,7 +14,8 @@ from ms_ascend_ops.export.graphs.graph import Node, constant
 
 __all__ = ["DEFAULT_EPSILON", "READERS", "Reader", "Source"]
 
-# What PyTorch's RMSNorm takes for an eps of None, in every dtype: that of float32, in which it adds up squares.
+# What PyTorch's RMSNorm, from 2.7 on, takes for an eps of None in every dtype: that of float32, in which it adds up
+# squares.
 DEFAULT_EPSILON = 2.0**-23
 
 
@@ -43,6 +44,10 @@ class Reader(ABC):
     @abstractmethod
     def node(self, argument: Any) -> Node:
         """Find the node of a value of the graph."""
+
+    def default_epsilon(self, x: Node) -> float:
+        """The eps of an RMSNorm of x that has none."""
+        return DEFAULT_EPSILON
 
     def inner(self, kind: str, *inputs: Node, **about: Any) -> Node:
         """A node that PyTorch does not have, between two that it has."""
@@ -156,7 +161,7 @@ def _rms_norm(reader: Reader, source: Source) -> Node | None:
     if found["weight"] is None or len(found["normalized_shape"]) != 1:
         return None
     x = reader.value(found["input"])
-    epsilon = DEFAULT_EPSILON if found["eps"] is None else found["eps"]
+    epsilon = reader.default_epsilon(x) if found["eps"] is None else found["eps"]
     return _first(reader, "RmsNorm", x, reader.value(found["weight"]), constant(epsilon))
 
 

@@ -244,9 +244,8 @@ def _expand_dims(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 def _dropout(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     """Dropout(x, keep_prob) and DropoutExt(x, p, ...); with nothing to drop it is x."""
-    kept = node.attributes.get("keep_prob") if node.kind == "Dropout" else None
-    dropped = number(inputs[1]) if node.kind == "DropoutExt" and len(inputs) > 1 else None
-    if kept == 1 or dropped == 0:
+    given = number(inputs[1]) if len(inputs) > 1 else None
+    if given == 0 if node.kind == "DropoutExt" else node.attributes.get("keep_prob", given) == 1:
         return Expr("tuple", (inputs[0], Expr("other:mask")), node=node)
     return Expr("tuple:dropout", tuple(inputs[:1]), node=node)
 

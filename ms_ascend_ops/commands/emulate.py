@@ -61,6 +61,7 @@ def emulate(
     backend or by torch_npu.
     """
     from ms_ascend_ops.device.environment import Settings, environment, other_cann, parse_bytes
+    from ms_ascend_ops.device.stubs import plugin_failure
 
     if check and trace is not None:
         raise click.UsageError("--check and --trace exclude each other: the kernels are another build for each")
@@ -93,6 +94,10 @@ def emulate(
     if shutil.which("g++") is None:
         click.echo("ms_ascend_ops: there is no g++, which MindSpore calls for custom operators: install it", err=True)
     click.echo(f"ms_ascend_ops: emulated {settings.describe()}; times are not an NPU's", err=True)
+    if failure := plugin_failure(variables):
+        click.echo(
+            f"ms_ascend_ops: MindSpore's Ascend plugin does not load, so it stays on the CPU: {failure}", err=True
+        )
     assert program is not None
     sys.stdout.flush()
     sys.stderr.flush()

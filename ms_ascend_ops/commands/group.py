@@ -127,6 +127,8 @@ def is_verbose() -> bool:
 
 def plain(error: BaseException) -> str:
     """The message of an error for the user of a command: of MindSpore's, the line that says what is wrong."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     text = str(error).strip()
     if is_verbose() or _SECTION not in text:
         return text

@@ -27,7 +27,13 @@ Array = np.ndarray[Any, Any]
 @click.argument("model", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for each input.")
 @click.option("--shape", "shapes", multiple=True, metavar="SIZES", help="Random inputs of these shapes, e.g. 2,128.")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Save the outputs here (.npy).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Save the outputs there, as output_0.npy and so on.",
+)
 @click.option("--profile", is_flag=True, help="Measure latency and throughput.")
 @click.option(
     "--save-profile",
@@ -193,7 +199,7 @@ def _figures(seconds: Sequence[float], first_s: float, batch: int) -> dict[str, 
 def _profile(figures: Mapping[str, float]) -> str:
     return (
         "first call {first_ms:.1f} ms (with compilation)\n"
-        "latency over {runs} runs: min {min_ms:.3f}  p50 {p50_ms:.3f}  p90 {p90_ms:.3f}  p99 {p99_ms:.3f}  "
+        "latency over {runs} runs:\n  min {min_ms:.3f}  p50 {p50_ms:.3f}  p90 {p90_ms:.3f}  p99 {p99_ms:.3f}  "
         "max {max_ms:.3f} ms\n"
         "throughput: {runs_per_s:.1f} runs/s, {samples_per_s:.1f} samples/s (batch {batch})"
     ).format(**figures)

@@ -1,4 +1,4 @@
-"""`operators`: the table of operators."""
+"""`operators`: the list of operators, and their table."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pathlib import Path
 import click
 
 from ms_ascend_ops.commands.errors import reported
-from ms_ascend_ops.operator_table import markdown, replace_table
+from ms_ascend_ops.operator_table import listing, markdown, replace_table
 
 __all__ = ["operators"]
 
 
 @click.command()
+@click.option("--markdown", "as_table", is_flag=True, help="Arguments, shapes, dtypes and gradients, too, in Markdown.")
 @click.option(
-    "--write", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Renew the table in this file."
+    "--write", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Renew that table in this file."
 )
 @click.option(
     "--check", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Fail if it is not up to date."
 )
-def operators(write: Path | None, check: Path | None) -> None:
-    """Print the table of operators in Markdown, as in docs/operators.md; or renew it in a file."""
+def operators(as_table: bool, write: Path | None, check: Path | None) -> None:
+    """List the operators; as a table, with all that docs/operators.md has of them; or renew that table in a file."""
     with reported():
         if check and replace_table(check.read_text(encoding="utf-8")) != check.read_text(encoding="utf-8"):
             raise ValueError(
@@ -30,4 +31,7 @@ def operators(write: Path | None, check: Path | None) -> None:
         if write:
             write.write_text(replace_table(write.read_text(encoding="utf-8")), encoding="utf-8")
         if not write and not check:
-            click.echo(markdown(), nl=False)
+            click.echo(
+                markdown() if as_table else f"{listing()}\n\nWith arguments, shapes and dtypes: --markdown",
+                nl=not as_table,
+            )

@@ -12,15 +12,25 @@ import mmap
 import re
 import struct
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ms_ascend_ops.device import internal_kernels
 
-__all__ = ["LIBRARY", "StubsError", "client_libraries", "make_stubs", "missing_names"]
+__all__ = [
+    "LIBRARY",
+    "StubsError",
+    "client_libraries",
+    "make_stubs",
+    "missing_libraries",
+    "missing_names",
+    "plugin_failure",
+]
 
 LIBRARY = "libms_ascend_ops_stubs.so"
 
@@ -60,6 +70,7 @@ class StubsError(RuntimeError):
 class _Symbols:
     defined: frozenset[bytes]
     undefined: frozenset[bytes]
+    needed: frozenset[bytes] = frozenset()  # libraries that it is linked with
 
 
 def client_libraries() -> tuple[list[Path], list[Path]]:
@@ -72,6 +83,15 @@ def client_libraries() -> tuple[list[Path], list[Path]]:
             speakers += _files(Path(folder), ours)
             others += _files(Path(folder), rest)
     return speakers, [path for path in others if path not in speakers]
+
+
+def _of_pytorch() -> list[Path]:
+    spec = find_spec("torch")
+    return (
+        [path for folder in spec.submodule_search_locations or () for path in Path(folder, "lib").glob("*.so*")]
+        if spec
+        else []
+    )
 
 
 def missing_names(speakers: Iterable[Path], others: Iterable[Path], libraries: Iterable[Path]) -> list[str]:
@@ -87,6 +107,18 @@ def missing_names(speakers: Iterable[Path], others: Iterable[Path], libraries: I
     return sorted(name.decode("ascii") for name in wanted - defined)
 
 
+def missing_libraries(speakers: Iterable[Path], others: Iterable[Path], libraries: Iterable[Path]) -> list[str]:
+    """Libraries of CANN that `speakers` are linked with, and that nobody brings: MindSpore 2.7 and 2.8 name ten.
+
+    What a client has in a folder `ascend` are kernels of others, which it does without where a library is missing.
+    """
+    speakers = list(speakers)
+    known = {path.name for path in (*speakers, *others, *libraries)}
+    needed = {name.decode() for path in speakers if path.parent.name != "ascend" for name in _symbols(path).needed}
+    # Those of the system have a version: libz.so.1.
+    return sorted(name for name in needed - known if name.startswith("lib") and name.endswith(".so"))
+
+
 def make_stubs(libraries: list[Path], cache: Path) -> Path:
     """The folder of the library of stubs for the clients that are installed; it is made if it is not in the cache.
 
@@ -100,18 +132,54 @@ def make_stubs(libraries: list[Path], cache: Path) -> Path:
     speakers, others = client_libraries()
     folder = cache / _identity([*speakers, *others, *libraries])
     if not (folder / LIBRARY).is_file():
-        runtime = [path for path in libraries if path.name == "libascendcl.so"]
-        if client := internal_kernels.client():
-            # The program loads it with the stubs, before MindSpore looks for its own of the same name.
-            stubs = "\n".join(map(internal_kernels.stub, _internal_names(client[0])))
-            arguments = internal_kernels.compile_arguments(client[1])
-            _compile(_DECLARED.format(stubs), internal_kernels.LIBRARY_NAME, arguments, runtime, folder)
-            runtime.append(folder / internal_kernels.LIBRARY_NAME)
-        _compile(_source(missing_names(speakers, others, libraries)), LIBRARY, [], runtime, folder)
+        # torch_npu is linked with PyTorch's, of which the names are enough.
+        for name in missing_libraries(speakers, [*others, *_of_pytorch()], libraries):
+            _compile("", [], folder / name)
+        # The program loads it with the stubs, before MindSpore looks for its own of the same name.
+        internal = _make_internal_kernels(libraries, folder)
+        names = missing_names(speakers, others, libraries)
+        _compile(_source(names), [*libraries, *internal], folder / LIBRARY)
     return folder
 
 
-_DECLARED = 'extern "C" {{\nlong MsAscendDeviceMissing(const char* name);\n{}\n}}\n'
+def _make_internal_kernels(libraries: list[Path], folder: Path) -> list[Path]:
+    """MindSpore's own kernels; none, where a version has none, or other ones than the device knows."""
+    client = internal_kernels.client()
+    if client is None:
+        return []
+    plugin, headers = client
+    wanted = [name.decode() for name in _symbols(plugin).undefined if name.startswith(internal_kernels.PREFIX)]
+    source, made = "\n".join(map(internal_kernels.stub, sorted(wanted))), folder / internal_kernels.LIBRARY_NAME
+    try:
+        _compile(_declared(source), libraries, made, internal_kernels.compile_arguments(headers))
+    except StubsError:
+        return []
+    return [made]
+
+
+def plugin_failure(environment: Mapping[str, str]) -> str:
+    """Why MindSpore's plugin does not load in this environment; MindSpore stays on the CPU then, without a word.
+
+    That is tried once, and kept beside the stubs, which are others for another MindSpore.
+    """
+    folder = Path(environment["LD_LIBRARY_PATH"].partition(":")[0])
+    known = folder / "plugin.txt"
+    if find_spec("mindspore") is None:
+        return ""
+    if known.is_file():
+        return known.read_text("utf-8")
+    command = [sys.executable, "-c", "import mindspore; mindspore.set_device('Ascend')"]
+    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=False)
+    failure = _reason(done.stderr) if done.returncode else ""
+    with suppress(OSError):  # a cache that belongs to somebody else
+        known.write_text(failure, "utf-8")
+    return failure
+
+
+def _reason(output: str) -> str:
+    """What MindSpore says of its plugin; otherwise its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no message"]
+    return next((line for line in lines if line.startswith("Load dynamic library: ")), lines[-1])
 
 
 def _source(names: Iterable[str]) -> str:
@@ -120,28 +188,29 @@ def _source(names: Iterable[str]) -> str:
     for name in names:
         body = "return 0;" if _PASS.fullmatch(name) else f'return MsAscendDeviceMissing("{name}");'
         lines.append(f"long {name}() {{ {body} }}")
-    return _DECLARED.format("\n".join(lines))
+    return _declared("\n".join(lines))
 
 
-def _internal_names(plugin: Path) -> list[str]:
-    names = _symbols(plugin).undefined
-    return sorted(name.decode("ascii") for name in names if name.startswith(internal_kernels.PREFIX))
+def _declared(functions: str) -> str:
+    return f'extern "C" {{\nlong MsAscendDeviceMissing(const char* name);\n{functions}\n}}\n'
 
 
-def _compile(source: str, library: str, arguments: list[str], linked: Iterable[Path], folder: Path) -> None:
+def _compile(source: str, libraries: Iterable[Path], library: Path, arguments: Iterable[str] = ()) -> None:
+    folder = library.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch, library)
+            made = Path(scratch, library.name)
             command = ["g++", *arguments, "-x", "c++", "-O1", "-foptimize-sibling-calls", "-w", "-shared", "-fPIC", "-"]
             # With a path of its own the loader does not look where the client has its libraries.
-            link = [f"-Wl,-soname,{library}", "-Wl,--no-as-needed", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
+            link = [f"-Wl,-soname,{library.name}", "-Wl,--no-as-needed", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
             command += ["-o", str(made), *link, "-x", "none"]
-            command += [str(path) for path in linked]
+            linked = ("libascendcl.so", internal_kernels.LIBRARY_NAME)
+            command += [str(path) for path in libraries if path.name in linked]
             done = subprocess.run(command, input=source, text=True, capture_output=True, check=False)
             if done.returncode != 0:
                 raise StubsError(f"g++ does not compile the functions that MindSpore asks for: {done.stderr.strip()}")
-            made.replace(folder / library)
+            made.replace(library)
     except FileNotFoundError as error:
         raise StubsError("there is no g++, which MindSpore calls for custom operators, too: install it") from error
     except OSError as error:
@@ -162,18 +231,24 @@ def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def _symbols(path: Path) -> _Symbols:
-    """The dynamic symbols of a library."""
+    """The dynamic symbols of a library, and what it is linked with."""
     defined: set[bytes] = set()
     undefined: set[bytes] = set()
+    needed: set[bytes] = set()
     data = _read(path)
     sections = _sections(data)
     for kind, _, offset, size, link in sections:
+        if kind not in (_DYNSYM, _DYNAMIC):
+            continue
+        _, _, text_offset, text_size, _ = sections[link]
+        text, part = bytes(data[text_offset : text_offset + text_size]), data[offset : offset + size]
         if kind == _DYNSYM:
-            _, _, text_offset, text_size, _ = sections[link]
-            text = bytes(data[text_offset : text_offset + text_size])
-            for name, section in _SYMBOL.iter_unpack(data[offset : offset + size]):
+            for name, section in _SYMBOL.iter_unpack(part):
                 (defined if section else undefined).add(text[name : text.index(b"\0", name)])
-    return _Symbols(frozenset(defined), frozenset(undefined))
+        else:
+            names = [value for tag, value in struct.iter_unpack("<QQ", part) if tag == _NEEDED]
+            needed |= {text[name : text.index(b"\0", name)] for name in names}
+    return _Symbols(frozenset(defined), frozenset(undefined), frozenset(needed))
 
 
 def _strings(path: Path) -> set[bytes]:
@@ -188,7 +263,8 @@ def _strings(path: Path) -> set[bytes]:
     return found | {name + b"GetWorkspaceSize" for name in operators}
 
 
-_PROGBITS, _DYNSYM = 1, 11  # SHT_PROGBITS, SHT_DYNSYM
+_PROGBITS, _DYNAMIC, _DYNSYM = 1, 6, 11  # SHT_PROGBITS, SHT_DYNAMIC, SHT_DYNSYM
+_NEEDED = 1  # DT_NEEDED
 _ALLOC = 2  # SHF_ALLOC alone: neither written to nor executed
 _SECTION = struct.Struct("<4xIQ8xQQI20x")  # of Elf64_Shdr: type, flags, offset, size, link
 _SYMBOL = struct.Struct("<I2xH16x")  # of Elf64_Sym: name, section (0: undefined)

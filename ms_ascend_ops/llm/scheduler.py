@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class Request:
     finish_reason: str | None = field(default=None, init=False)
     context_full: bool = field(default=False, init=False)  # it ended because there is no room for another token
     error: str | None = field(default=None, init=False)
+    begun: float | None = field(default=None, init=False)  # when it was first worked on, by time.monotonic()
 
 
 class _Sequence:
@@ -198,6 +200,8 @@ class Scheduler:
             if not sequence.blocks.grow(len(sequence.tokens)):
                 sequence.blocks.release()
                 return
+            if sequence.request.begun is None:
+                sequence.request.begun = time.monotonic()
             sequence.request.reused = max(sequence.request.reused, sequence.computed)
             self._running.append(self._waiting.popleft())
 

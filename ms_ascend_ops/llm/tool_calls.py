@@ -28,6 +28,11 @@ _TOOL = {
     },
 }  # fmt: skip
 _MARKER = re.compile(r"(<[^<>]*(?:tool|function|python)[^<>]*>|\[TOOL_CALLS?\])\s*$", re.IGNORECASE)
+_BEGUN = re.compile(
+    r'[\s\[\]},;]*(?:<\|python_tag\|>)?\s*\{\s*"name"\s*:\s*"([^"\\]*)"'
+    r'(?:\s*,\s*"(?:arguments|parameters)"\s*:\s*(?P<arguments>\{.*))?',
+    re.DOTALL,
+)
 _REFERENCE = re.compile(r"^#/(\$defs|definitions)/")
 _ASKED = {"role": "user", "content": "?"}
 _TOLD = (
@@ -215,11 +220,16 @@ class CallReader:
             parts += part
         return parts
 
-    def finish(self) -> list[str | Call]:
-        """What is left, as nothing follows."""
+    def finish(self, is_cut: bool = False) -> list[str | Call]:
+        """What is left, as nothing follows.
+
+        Args:
+            is_cut: the model would have gone on. A call whose name is complete is one, with its arguments as far as
+                they go.
+        """
         held, self._held = self._held, ""
-        calls = self._calls(held.partition(self._form.begin)[2] if self._form.begin else held)
-        before = held.partition(self._form.begin)[0] if self._form.begin else ""
+        before, _, said = held.partition(self._form.begin) if self._form.begin else ("", "", held)
+        calls = self._calls(said) or (self._cut(said) if is_cut else [])
         if calls and (self._form.begin or not self._said):
             return [*self._words(before), *calls]
         return self._words(held)
@@ -278,5 +288,20 @@ class CallReader:
             if not isinstance(arguments, dict) or value.get("name") not in self._names:
                 return []
             calls.append(Call(value["name"], json.dumps(arguments, ensure_ascii=False)))
+        self.calls += len(calls)
+        return calls
+
+    def _cut(self, text: str) -> list[Call]:
+        """The calls of a text that ends within one."""
+        calls, decoder, place = [], json.JSONDecoder(), 0
+        while (begun := _BEGUN.match(text, place)) is not None and begun[1] in self._names:
+            arguments = begun["arguments"] or ""
+            try:
+                value, size = decoder.raw_decode(arguments)
+            except (ValueError, RecursionError):
+                calls.append(Call(begun[1], arguments))
+                break
+            calls.append(Call(begun[1], json.dumps(value, ensure_ascii=False)))
+            place = begun.start("arguments") + size
         self.calls += len(calls)
         return calls

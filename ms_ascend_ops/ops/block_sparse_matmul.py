@@ -10,6 +10,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, size_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 from ms_ascend_ops.ops.sparse_matmul import transposed_pattern
 
 __all__ = ["block_sparse_matmul"]
@@ -22,17 +23,17 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 
     def bprop(row_ends, indices, blocks, dense, out, dout):  # type: ignore[no-untyped-def]
         if size_of(dout) == 0:  # kernels would check the pattern, which the product did not read either
-            nothing = stock.zeros_like
+            nothing = zeros_like
             return nothing(row_ends), nothing(indices), nothing(blocks), nothing(dense)
-        dblocks = grad(dout, row_ends, indices, dense) if needs_gradient(blocks) else stock.zeros_like(blocks)
-        ddense = stock.zeros_like(dense)
+        dblocks = grad(dout, row_ends, indices, dense) if needs_gradient(blocks) else zeros_like(blocks)
+        ddense = zeros_like(dense)
         if size_of(dense) != 0 and needs_gradient(dense):  # MindSpore may end the process where it slices nothing
             columns = dense[::_SIDE, :1].astype("float32").sum(1).astype("int32")
             ends, rows, order = transposed_pattern(row_ends, indices, columns)
             # In float, which MindSpore's operators for a CPU need.
             turned = stock.gather(blocks.astype("float32"), order, 0).swapaxes(1, 2).astype(blocks.dtype)
             ddense = product(ends, rows, turned, dout)
-        return stock.zeros_like(row_ends), stock.zeros_like(indices), dblocks, ddense
+        return zeros_like(row_ends), zeros_like(indices), dblocks, ddense
 
     return bprop
 

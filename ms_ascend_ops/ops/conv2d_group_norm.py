@@ -7,11 +7,11 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, reshaped
+from ms_ascend_ops.mindspore_versions import ones_like, zeros_like
 from ms_ascend_ops.ops.conv2d import placement
 
 __all__ = ["conv2d_group_norm"]
@@ -32,7 +32,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
             return dz.sum((1, 2))
         # As a product with ones: an operator of MindSpore's that sums up takes a CPU ten times as long.
         rows = reshaped(dz, (dz.shape[0] * dz.shape[1], -1))
-        return product(rows, stock.ones_like(rows[:1]).reshape((-1, 1)), None).reshape(dz.shape[:2])
+        return product(rows, ones_like(rows[:1]).reshape((-1, 1)), None).reshape(dz.shape[:2])
 
     def bprop(x, weight, gamma, beta, bias, shift, residual, out, dout):  # type: ignore[no-untyped-def]
         through, dgamma, dbeta = of_norm(dout[0], dout[2], dout[3], out[1], out[2], out[3], gamma, beta)
@@ -40,7 +40,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dx, dweight, dbias = of_convolution(dz, x, weight, bias)
         dshift = shift
         if shift is not None:
-            dshift = stock.zeros_like(shift)
+            dshift = zeros_like(shift)
             if needs_gradient(shift):
                 # Of what dz was before it was rounded: many roundings would be added up.
                 wide = dz if dz.dtype == ms.float32 else add(through.astype(ms.float32), dout[1].astype(ms.float32))

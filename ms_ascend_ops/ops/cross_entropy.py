@@ -7,17 +7,17 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import or_zeros
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["cross_entropy"]
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     def bprop(logits, labels, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], logits, labels, out[1]), stock.zeros_like(labels)
+        return grad(dout[0], logits, labels, out[1]), zeros_like(labels)
 
     return bprop
 

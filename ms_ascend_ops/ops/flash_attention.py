@@ -11,6 +11,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, or_zeros, sum_to_shape_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["flash_attention"]
 
@@ -38,7 +39,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
         gradients = grad(dout[0], query, key, value, lse, delta, mask)
         if mask is None:
             return (*gradients, mask)
-        dmask = stock.zeros_like(mask)
+        dmask = zeros_like(mask)
         if needs_gradient(mask):
             dmask = of_mask(query, key, value, mask, dout[0], lse, delta)
         return (*gradients, dmask)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import size_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 from ms_ascend_ops.ops.flash_attention import gradient_sums
 
 __all__ = ["flash_attention_varlen"]
@@ -18,11 +18,11 @@ __all__ = ["flash_attention_varlen"]
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     def bprop(query, key, value, query_lengths, key_lengths, out, dout):  # type: ignore[no-untyped-def]
         if size_of(query) == 0:  # the kernel would check the lengths, which that of the output did not read either
-            nothing = stock.zeros_like
+            nothing = zeros_like
             return nothing(query), nothing(key), nothing(value), nothing(query_lengths), nothing(key_lengths)
         lse, delta = gradient_sums(out, dout, True)
         gradients = grad(dout[0], query, key, value, lse, delta, query_lengths, key_lengths)
-        return (*gradients, stock.zeros_like(query_lengths), stock.zeros_like(key_lengths))
+        return (*gradients, zeros_like(query_lengths), zeros_like(key_lengths))
 
     return bprop
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["grouped_matmul"]
 
@@ -18,9 +18,9 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     of_x = kernel("grouped_matmul", transpose_weight=not grad.attributes["transpose_weight"])
 
     def bprop(x, weight, group_list, out, dout):  # type: ignore[no-untyped-def]
-        dx = of_x(dout, weight, group_list) if needs_gradient(x) else stock.zeros_like(x)
-        dweight = grad(dout, x, group_list) if needs_gradient(weight) else stock.zeros_like(weight)
-        return dx, dweight, stock.zeros_like(group_list)
+        dx = of_x(dout, weight, group_list) if needs_gradient(x) else zeros_like(x)
+        dweight = grad(dout, x, group_list) if needs_gradient(weight) else zeros_like(weight)
+        return dx, dweight, zeros_like(group_list)
 
     return bprop
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
@@ -101,7 +103,7 @@ def _slots(position: Tensor, seq: int, rows: int, length: int) -> Tensor:
     """The same. In PyNative each of those operators takes longer than all of this."""
     if not isinstance(position, Tensor):
         raise TypeError(f"kv_cache_append: position must be a Tensor, got {type(position).__name__}")
-    if position.size not in (1, rows):
+    if math.prod(position.shape) not in (1, rows):  # MindNLP makes a method of `size`
         raise ValueError(
             f"kv_cache_append: position must have 1 element or key.shape[0] ({rows}) of them, got {position.shape}"
         )

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, ops
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.mindspore_versions import ones_like, zeros_like
 
 __all__ = ["layer_norm"]
 
@@ -28,9 +29,9 @@ def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tup
     if gamma is None and beta is None and isinstance(x, Tensor) and len(x.shape) > 0:
         gamma = ops.ones(x.shape[-1:], ms.float32)
     if gamma is None and beta is not None:
-        gamma = ops.ones_like(beta)
+        gamma = ones_like(beta)
     if beta is None and gamma is not None:
-        beta = ops.zeros_like(gamma)
+        beta = zeros_like(gamma)
     return gamma, beta
 
 

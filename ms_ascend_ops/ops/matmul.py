@@ -7,10 +7,10 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import as_dtype, as_rows, gradient_of_activation
+from ms_ascend_ops.mindspore_versions import ones_like
 
 __all__ = ["matmul"]
 
@@ -39,7 +39,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         if bias is not None:
             rows = as_rows(as_dtype(dz, ms.float32))
             # A product with ones: an operator of MindSpore's that sums up takes a CPU several times as long.
-            dbias = as_dtype(of_weight(stock.ones_like(rows[:, :1]), rows, None).reshape(-1), bias.dtype)
+            dbias = as_dtype(of_weight(ones_like(rows[:, :1]), rows, None).reshape(-1), bias.dtype)
         return dx, dweight, dbias
 
     return bprop

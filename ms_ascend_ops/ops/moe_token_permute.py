@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import Selector, kernel
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["moe_token_permute"]
 
@@ -14,7 +14,7 @@ def _composed(attributes):  # type: ignore[no-untyped-def]
     add_up = kernel("moe_token_unpermute", has_probs=False)
 
     def bprop(tokens, indices, out, dout):  # type: ignore[no-untyped-def]
-        return add_up(dout[0], out[1], None), stock.zeros_like(indices)
+        return add_up(dout[0], out[1], None), zeros_like(indices)
 
     return bprop
 

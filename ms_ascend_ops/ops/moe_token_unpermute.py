@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["moe_token_unpermute"]
 
@@ -18,7 +18,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
         dpermuted, dprobs = grad(dout, permuted, sorted_indices, probs)
         if probs is not None:
             dprobs = dprobs.astype(probs.dtype)
-        return dpermuted, stock.zeros_like(sorted_indices), dprobs
+        return dpermuted, zeros_like(sorted_indices), dprobs
 
     return bprop
 

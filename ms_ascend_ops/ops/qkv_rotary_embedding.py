@@ -11,6 +11,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, size_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 from ms_ascend_ops.ops.rotary_embedding import renamed_halves, table_gradients
 
 __all__ = ["qkv_rotary_embedding"]
@@ -27,7 +28,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
         return x.swapaxes(1, 2) if heads_first else x
 
     def bprop(qkv, cos, sin, out, dout):  # type: ignore[no-untyped-def]
-        dcos, dsin = stock.zeros_like(cos), stock.zeros_like(sin)
+        dcos, dsin = zeros_like(cos), zeros_like(sin)
         if size_of(qkv) != 0 and (needs_gradient(cos) or needs_gradient(sin)):
             dy = stock.concat((positions_first(dout[0]), positions_first(dout[1])), 2)
             dcos, dsin = of_tables(qkv.astype(ms.float32)[:, :, :turned], dy, cos, sin)

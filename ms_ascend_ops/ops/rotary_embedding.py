@@ -12,6 +12,7 @@ from mindspore import ops as stock
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.gradients import needs_gradient, or_zeros, size_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
 
@@ -20,7 +21,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     of_tables = table_gradients(**grad.attributes)
 
     def bprop(x, cos, sin, out, dout):  # type: ignore[no-untyped-def]
-        dcos, dsin = stock.zeros_like(cos), stock.zeros_like(sin)
+        dcos, dsin = zeros_like(cos), zeros_like(sin)
         if needs_gradient(cos) or needs_gradient(sin):
             dcos, dsin = of_tables(x, dout, cos, sin)
         return grad(dout, cos, sin), dcos, dsin
@@ -64,7 +65,7 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, separate_halves: 
 
     def gradients(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         if size_of(x) == 0:
-            return stock.zeros_like(cos), stock.zeros_like(sin)
+            return zeros_like(cos), zeros_like(sin)
         half = (rotary_dim or x.shape[-1]) // 2
         (x1, x2), (dy1, dy2) = pairs(x, half), pairs(dy, half)
         dcos, dsin = joined(x1 * dy1, x2 * dy2).sum(-2), joined(-(x2 * dy1), x1 * dy2).sum(-2)

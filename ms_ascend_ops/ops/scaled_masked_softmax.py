@@ -7,10 +7,10 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["scaled_masked_softmax"]
 
@@ -19,7 +19,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     of_logits = kernel("softmax_grad")
 
     def bprop(x, mask, out, dout):  # type: ignore[no-untyped-def]
-        dmask = stock.zeros_like(mask)
+        dmask = zeros_like(mask)
         if needs_gradient(mask):
             dmask = sum_to_shape_of(of_logits(dout.astype(ms.float32), out.astype(ms.float32)), mask)
         return grad(dout, out), dmask

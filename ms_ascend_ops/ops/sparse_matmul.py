@@ -10,6 +10,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, size_of
+from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["reordered", "sparse_matmul", "transposed_pattern"]
 
@@ -54,15 +55,15 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 
     def bprop(row_ends, indices, values, dense, out, dout):  # type: ignore[no-untyped-def]
         if size_of(dout) == 0:  # kernels would check the pattern, which the product did not read either
-            nothing = stock.zeros_like
+            nothing = zeros_like
             return nothing(row_ends), nothing(indices), nothing(values), nothing(dense)
-        dvalues = grad(dout, row_ends, indices, dense) if needs_gradient(values) else stock.zeros_like(values)
-        ddense = stock.zeros_like(dense)
+        dvalues = grad(dout, row_ends, indices, dense) if needs_gradient(values) else zeros_like(values)
+        ddense = zeros_like(dense)
         if size_of(dense) != 0 and needs_gradient(dense):  # MindSpore may end the process where it slices nothing
             columns = dense.astype("float32")[:, :1].sum(1).astype("int32")  # MindSpore slices no 16 bits on a CPU
             ends, rows, order = transposed_pattern(row_ends, indices, columns)
             ddense = product(ends, rows, reordered(values, order), dout)
-        return stock.zeros_like(row_ends), stock.zeros_like(indices), dvalues, ddense
+        return zeros_like(row_ends), zeros_like(indices), dvalues, ddense
 
     return bprop
 

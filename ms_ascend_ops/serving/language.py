@@ -199,7 +199,12 @@ class LanguageWorker:
             if one.first is not None:
                 self._metrics.first_token(one.first)
             name = "fail" if request.finish_reason in ("error", "cancelled") else "success"
-            self._metrics.statistics.add(name, time.monotonic() - one.started)
+            now = time.monotonic()
+            self._metrics.statistics.add(name, now - one.started)
+            if request.begun is not None:
+                self._metrics.waited(request.begun - one.started)
+                if name == "success":  # for Triton an answer is a run
+                    self._metrics.statistics.ran(now - request.begun, 1, 1)
             self._metrics.counted(
                 {"prompt": len(request.prompt), "reused": request.reused, "generated": len(request.tokens)}
             )

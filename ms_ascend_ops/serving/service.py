@@ -20,6 +20,7 @@ from ms_ascend_ops.serving.reader import Reader
 from ms_ascend_ops.serving.repository import Repository, Source, checked_name, source_in
 from ms_ascend_ops.serving.settings import ModelOptions, Settings, read_options
 from ms_ascend_ops.serving.tensors import TensorSpec, Values
+from ms_ascend_ops.suggestions import suggestion
 
 if TYPE_CHECKING:
     from ms_ascend_ops.llm.model import LanguageModel
@@ -306,9 +307,7 @@ class Service:
         Raises:
             NotFound: it is not loaded.
         """
-        model = self._models.get(name)
-        if model is None or not model.versions:
-            raise NotFound(f"the model {name[:128]!r} is not loaded")
+        model = self._model(name)
         del self._models[name]
         for version in model.versions.values():
             self._retire(version)
@@ -396,7 +395,7 @@ class Service:
     def _model(self, name: str) -> _Model:
         model = self._models.get(name)
         if model is None or not model.versions:
-            raise NotFound(f"the model {name[:128]!r} is not loaded")
+            raise NotFound(f"the model {name[:128]!r} is not loaded{suggestion(name[:128], self.names())}")
         return model
 
     def _is_known(self, name: str) -> bool:

@@ -13,6 +13,7 @@ from torch import fx
 from ms_ascend_ops.export.graphs.graph import INPUT, Graph, Node
 from ms_ascend_ops.export.graphs.torch_functions import READERS, Reader
 from ms_ascend_ops.sizes import known
+from ms_ascend_ops.torch.versions import default_epsilon
 
 __all__ = ["changes_inputs", "place", "read"]
 
@@ -94,3 +95,6 @@ class _Reader(Reader):
 
     def node(self, argument: Any) -> Node:
         return self.known[argument]
+
+    def default_epsilon(self, x: Node) -> float:
+        return default_epsilon(getattr(torch, x.dtype or "float32"))

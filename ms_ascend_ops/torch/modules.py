@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.export.graphs.torch_functions import DEFAULT_EPSILON
 from ms_ascend_ops.torch import functions
+from ms_ascend_ops.torch.versions import GROUP_NORM_HAS_BIAS, default_epsilon
 
 __all__ = ["GEGLU", "GELU", "AddRMSNorm", "GroupNorm", "LayerNorm", "RMSNorm", "SwiGLU"]
 
@@ -23,7 +23,8 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
 
     Args:
         normalized_shape: size of the last axis, as an int or a shape of one int.
-        eps: added to the mean square, inside the root; > 0. None: that of float32 in every dtype, as PyTorch has it.
+        eps: added to the mean square, inside the root; > 0. None: that of float32 in every dtype, as
+            PyTorch has it; before 2.7: of the dtype of x.
         elementwise_affine: whether there is a weight.
         device: of the weight.
         dtype: of the weight.
@@ -62,7 +63,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         self.scheme = signature.attribute("scheme").check(layer, scheme)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.rms_norm(x, self._gamma(x), self._epsilon(), self.scheme)[0]  # type: ignore[no-any-return]
+        return functions.rms_norm(x, self._gamma(x), self._epsilon(x), self.scheme)[0]  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, scheme='{self.scheme}'"
@@ -73,8 +74,8 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         ones = x.new_ones if self.scheme == "round_then_scale" else x.new_zeros
         return ones(self.normalized_shape)  # type: ignore[no-any-return]
 
-    def _epsilon(self) -> float:
-        return DEFAULT_EPSILON if self.eps is None else self.eps  # type: ignore[no-any-return]
+    def _epsilon(self, x: Tensor) -> float:
+        return default_epsilon(x.dtype) if self.eps is None else self.eps  # type: ignore[no-any-return]
 
 
 class AddRMSNorm(RMSNorm):
@@ -92,7 +93,7 @@ class AddRMSNorm(RMSNorm):
     """
 
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        y, _, total = functions.add_rms_norm(x, residual, self._gamma(x), self._epsilon(), self.scheme)
+        y, _, total = functions.add_rms_norm(x, residual, self._gamma(x), self._epsilon(x), self.scheme)
         return y, total
 
 
@@ -152,7 +153,10 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
         *,
         bias: bool = True,
     ):
-        super().__init__(num_groups, num_channels, eps, affine, device, dtype, bias=bias)
+        options = {"bias": bias} if GROUP_NORM_HAS_BIAS else {}
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype, **options)
+        if not bias:
+            self.register_parameter("bias", None)
         signature = registry.signature("group_norm")
         self.activation = signature.attribute("activation").check("GroupNorm", activation)
         self.data_format = signature.attribute("data_format").check("GroupNorm", data_format)

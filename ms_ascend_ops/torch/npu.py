@@ -19,8 +19,11 @@ __all__ = ["DEVICE", "run"]
 
 DEVICE = "npu"  # the name that torch_npu gives PrivateUse1
 
-# Of tensors whose elements lie as PyTorch says: NCHW and ND. In others, as FRACTAL_NZ, operators of CANN keep weights.
-_PLAIN = (0, 2)
+# Of tensors whose elements lie as PyTorch says: NCHW, ND and NCDHW. In others, as FRACTAL_NZ, operators of CANN keep
+# weights.
+_PLAIN = (0, 2, 30)
+
+_REMEMBERED = 1024  # forms of calls
 
 _CHIPS = ("ascend910_93", "ascend910b")  # as packages name them; torch_npu has the model, as Ascend910B4
 
@@ -57,31 +60,58 @@ def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequ
         RuntimeError: tensors are on several devices or in a layout of CANN's, or there is no package for the chip.
         ValueError, TypeError: those of the definition.
     """
-    signature = operator.signature
-    device = next(tensor.device for tensor in tensors if tensor is not None)
-    for tensor, spec in zip(tensors, signature.inputs, strict=True):
-        if tensor is not None:
-            _check(signature.name, spec.name, tensor, device)
-    attributes, results = operator.results(tensors, values, device)
+    forms = [None if t is None else (t.dtype, t.shape, t.stride(), t.device) for t in tensors]
+    key = (operator, tuple(values), *forms)
+    try:
+        call = _calls.get(key)
+    except TypeError:  # it cannot be hashed
+        operator.results(tensors, values, torch.device("meta"))  # says which
+        raise
+    if call is None:
+        if len(_calls) >= _REMEMBERED:
+            _calls.clear()
+        call = _calls[key] = _Call(operator, tensors, values)
+    for tensor, spec in zip(tensors, operator.signature.inputs, strict=True):
+        if tensor is not None and tensor.dim() > 1:  # others have no layout of CANN's
+            _check_layout(operator.signature.name, spec.name, tensor)
+    device = call.device
+    results = tuple(torch.empty(size, dtype=dtype, device=device) for size, dtype in call.results)
     kept = []  # until the launch is in the stream; later work of it may take the memory
 
     def allocate(size: int) -> int:
         kept.append(torch.empty(size, dtype=torch.uint8, device=device))
         return int(kept[0].data_ptr())
 
-    _operator(operator, _soc(device))(
-        [None if tensor is None else _described(operator, tensor) for tensor in tensors],
-        signature.cann_constants(attributes),
-        [_described(operator, tensor) for tensor in results],
-        allocate,
-        lambda: _stream(device),
-    )
+    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in (*tensors, *results)]
+    call.launch(addresses, allocate, lambda: _stream(device))
     return results if len(results) > 1 else results[0]
 
 
-def _check(name: str, what: str, tensor: torch.Tensor, device: torch.device) -> None:
-    if tensor.device != device:
-        raise RuntimeError(f"{name}: {what} is on {tensor.device}, other tensors are on {device}")
+class _Call:
+    """What calls with the same attributes and forms of tensors have in common."""
+
+    def __init__(self, operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]):
+        signature = operator.signature
+        self.device = next(tensor.device for tensor in tensors if tensor is not None)
+        for tensor, spec in zip(tensors, signature.inputs, strict=True):
+            if tensor is not None and tensor.device != self.device:
+                raise RuntimeError(
+                    f"{signature.name}: {spec.name} is on {tensor.device}, other tensors are on {self.device}"
+                )
+        attributes, results = operator.results(tensors, values, torch.device("meta"))
+        self.results = [(tuple(tensor.shape), tensor.dtype) for tensor in results]
+        self.launch = aclnn.Launch(
+            _operator(operator, _soc(self.device)),
+            [None if tensor is None else _described(operator, tensor) for tensor in tensors],
+            signature.cann_constants(attributes),
+            [_described(operator, tensor) for tensor in results],
+        )
+
+
+_calls: dict[tuple[Any, ...], _Call] = {}
+
+
+def _check_layout(name: str, what: str, tensor: torch.Tensor) -> None:
     layout = _layout(tensor)
     if layout not in _PLAIN:
         raise RuntimeError(
@@ -90,10 +120,8 @@ def _check(name: str, what: str, tensor: torch.Tensor, device: torch.device) -> 
         )
 
 
-def _described(operator: Operator, tensor: torch.Tensor) -> aclnn.DeviceTensor:
-    return aclnn.DeviceTensor(
-        operator.dtype_name(tensor), tuple(tensor.shape), tuple(tensor.stride()), tensor.data_ptr()
-    )
+def _described(operator: Operator, tensor: torch.Tensor) -> aclnn.Layout:
+    return aclnn.Layout(operator.dtype_name(tensor), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 @cache
@@ -102,9 +130,14 @@ def _operator(operator: Operator, soc: str) -> aclnn.Operator:
 
 
 def _layout(tensor: torch.Tensor) -> int:
+    return int(_format()(tensor))
+
+
+@cache
+def _format() -> Any:
     import torch_npu  # noqa: PLC0415
 
-    return int(torch_npu.get_npu_format(tensor))
+    return torch_npu.get_npu_format
 
 
 @cache
@@ -115,5 +148,13 @@ def _soc(device: torch.device) -> str:
 
 
 def _stream(device: torch.device) -> int:
-    """Where PyTorch's operators go. torch_npu puts them into it from a queue: reading `npu_stream` waits for that."""
-    return int(torch.get_device_module(DEVICE).current_stream(device).npu_stream)
+    """Where PyTorch's operators go. torch_npu puts them into it from a queue: asking for the stream waits for that."""
+    return int(_raw_stream()(device.index))
+
+
+@cache
+def _raw_stream() -> Any:
+    """What `torch.npu.current_stream(device).npu_stream` asks, which makes an object on the way."""
+    import torch_npu  # noqa: PLC0415
+
+    return torch_npu._C._npu_getCurrentRawStream

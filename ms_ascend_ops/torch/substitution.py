@@ -18,7 +18,7 @@ from ms_ascend_ops.export.reports.report import Difference, Entry, Report
 from ms_ascend_ops.torch import npu
 from ms_ascend_ops.torch.graphs import changes_inputs, place, read
 from ms_ascend_ops.torch.registration import NAMESPACE
-from ms_ascend_ops.torch.versions import own_compiled_code
+from ms_ascend_ops.torch.versions import accumulated_limit, failing_at_the_limit, own_compiled_code
 
 __all__ = ["optimize"]
 
@@ -95,13 +95,13 @@ def optimize(
         report.undo.append(lambda: setattr(model, "_compiled_call_impl", None))
         try:
             # A size that another model of the class had does not make this one's a symbol.
-            with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True, automatic_dynamic_shapes=False):
+            with torch._dynamo.config.patch(**failing_at_the_limit(), automatic_dynamic_shapes=False):
                 after = _outputs(model, args, kwargs)
         except torch._dynamo.exc.FailOnRecompileLimitHit:
-            limit = torch._dynamo.config.accumulated_recompile_limit
+            name, limit = accumulated_limit()
             report.roll_back(
                 f"PyTorch compiles code no more than {limit} times in a process, of all models together: raise "
-                "torch._dynamo.config.accumulated_recompile_limit, or call torch.compiler.reset() before"
+                f"{name}, or call torch.compiler.reset() before"
             )
             return report
         except Exception as error:

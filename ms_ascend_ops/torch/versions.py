@@ -7,7 +7,25 @@ from typing import Any
 
 import torch
 
-__all__ = ["own_compiled_code"]
+from ms_ascend_ops.export.graphs.torch_functions import DEFAULT_EPSILON
+
+__all__ = [
+    "GROUP_NORM_HAS_BIAS",
+    "accumulated_limit",
+    "default_epsilon",
+    "failing_at_the_limit",
+    "own_compiled_code",
+]
+
+_VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])
+
+# Whether `torch.nn.GroupNorm` has the argument `bias`.
+GROUP_NORM_HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm).parameters
+
+
+def default_epsilon(dtype: torch.dtype) -> float:
+    """What PyTorch's RMSNorm takes for an eps of None. Before 2.7 it is that of the dtype of x."""
+    return DEFAULT_EPSILON if _VERSION >= (2, 7) or not dtype.is_floating_point else float(torch.finfo(dtype).eps)
 
 
 def own_compiled_code(limit: int) -> dict[str, Any]:
@@ -17,3 +35,14 @@ def own_compiled_code(limit: int) -> dict[str, Any]:
     """
     options = {"isolate_recompiles": True, "recompile_limit": limit}
     return options if options.keys() <= inspect.signature(torch.compile).parameters.keys() else {}
+
+
+def failing_at_the_limit() -> dict[str, Any]:
+    """The option of Dynamo by which code that was compiled too often is an error."""
+    return {"fail_on_recompile_limit_hit" if _VERSION >= (2, 7) else "fail_on_cache_limit_hit": True}
+
+
+def accumulated_limit() -> tuple[str, int]:
+    """The option that says how often code is compiled in a process, and its value."""
+    name = "accumulated_recompile_limit" if _VERSION >= (2, 7) else "accumulated_cache_size_limit"
+    return f"torch._dynamo.config.{name}", getattr(torch._dynamo.config, name)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # `build.sh cross-test aarch64`, which reads this file: the library and its checked build compiled here, and their tests run by
-# qemu on the machine that machine.sh makes. `--compile`: only compile. `--all`: every case of the vector units, of the kernels
-# and of the checked build. Other arguments go to pytest, in place of these tests.
+# qemu on the machine that machine.sh makes. `--syntax`: only what syntax.py says. `--compile`: only compile. `--all`: every
+# case of the vector units, of the kernels and of the checked build. Other arguments go to pytest, in place of these tests.
 
 cross_test() {
     local architecture="${1:-}" build="$PWD/build/aarch64" machine
@@ -10,6 +10,11 @@ cross_test() {
         return 2
     fi
     shift
+    if [ "${1:-}" = --syntax ]; then
+        install_build_requirements
+        apart python -m tests.aarch64.syntax
+        return
+    fi
     machine="$build/machine"
     bash tests/aarch64/machine.sh "$machine"
     install_build_requirements

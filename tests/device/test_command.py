@@ -154,6 +154,37 @@ def test_another_cann_is_told_and_left_out(tmp_path):
     assert toolchain == "None"
 
 
+def test_libraries_that_a_client_is_linked_with_and_nobody_brings(tmp_path):
+    """As the plugins of MindSpore 2.7 and 2.8; not those of the system, nor what kernels of others want."""
+    there, gone = tmp_path / "libascendcl.so", tmp_path / "liberror_manager.so"
+    for library in (there, gone):
+        stubs._compile("", [], library)
+    client, kernels = tmp_path / "libmindspore_ascend.so", tmp_path / "ascend" / "libmindspore_atb.so"
+    kernels.parent.mkdir()
+    for library in (client, kernels):
+        linked = ["-Wl,--no-as-needed", str(there), str(gone), "-o", str(library)]
+        subprocess.run(
+            ["g++", "-x", "c++", "-shared", "-fPIC", "-", "-x", "none", *linked], input="", text=True, check=True
+        )
+    assert stubs.missing_libraries([client, kernels], [], [there]) == ["liberror_manager.so"]
+    assert stubs.missing_libraries([client], [gone], [there]) == stubs.missing_libraries([kernels], [], []) == []
+
+
+@pytest.mark.parametrize(("code", "failure"), [
+    ("def set_device(name): pass", ""),
+    ("def set_device(name): raise RuntimeError('Unsupported.\\nLoad dynamic library: libm.so.2 failed. mmGetTid')",
+     "Load dynamic library: libm.so.2 failed. mmGetTid"),
+    ("raise SystemError('no module')", "SystemError: no module"),
+])  # fmt: skip
+def test_a_plugin_that_does_not_load(tmp_path, code, failure):
+    """MindSpore says nothing before a program asks for the device. It is asked once for a folder of stubs."""
+    (tmp_path / "mindspore.py").write_text(code)
+    environment = {"LD_LIBRARY_PATH": f"{tmp_path}:/elsewhere", "PYTHONPATH": str(tmp_path)}
+    assert stubs.plugin_failure(environment) == failure
+    (tmp_path / "mindspore.py").write_text("raise SystemExit(1)")
+    assert stubs.plugin_failure(environment) == failure
+
+
 FUNCTIONS = {
     "aclmdlLoadFromFile": "models of ATC (.om)",
     "acltdtReceiveTensor": "dataset_sink_mode=False",
@@ -166,7 +197,7 @@ FUNCTIONS = {
 def test_a_function_that_is_not_there_says_what_to_use(tmp_path):
     """A stub names itself, the library and function that called it, and what to use instead; it returns an error."""
     library = HOME / "lib64/libascendcl.so"
-    stubs._compile(stubs._source(FUNCTIONS), stubs.LIBRARY, [], [library], tmp_path)
+    stubs._compile(stubs._source(FUNCTIONS), [library], tmp_path / stubs.LIBRARY)
     # The call is no tail call, so that its caller has a frame.
     calls = "".join(f"long {name}(); long call_{name}() {{ return {name}() + 0; }}\n" for name in FUNCTIONS)
     client = tmp_path / "libclient.so"

@@ -353,6 +353,13 @@ def test_options_and_limits(acl: Acl):
     acl.CtxSetSysParamOpt(3, c_uint64(1))
     acl.CtxGetSysParamOpt(3, byref(value))
     assert value.value == 1
+    acl.GetSysParamOpt(3, byref(value))  # of the process
+    assert value.value == 0
+    acl.SetSysParamOpt(3, c_uint64(2))
+    acl.GetSysParamOpt(3, byref(value))
+    assert value.value == 2
+    acl.SetOpExecuteTimeOutV2(c_uint64(1000), byref(value))
+    assert value.value == 1000
 
 
 def test_copy_within_the_host_is_not_asynchronous(acl: Acl):

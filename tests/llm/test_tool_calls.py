@@ -90,6 +90,33 @@ def test_calls_are_read(template, text, size):
     assert words == ("I look.\n" if text.startswith("I") else "")
 
 
+@pytest.mark.parametrize(
+    ("template", "text", "expected"),
+    [
+        (HERMES, '<tool_call>\n{"name": "weather"', [Call("weather", "")]),
+        (HERMES, 'I look.\n<tool_call>{"name": "weather", "arguments": {"city": "R', [Call("weather", '{"city": "R')]),
+        (HERMES, '<tool_call>{"name": "weather", "arguments": {"a": "Rome"}\n', [Call("weather", '{"a": "Rome"}')]),
+        (HERMES, '<tool_call>{"name": "weather", "arguments": {}}\n</too', [Call("weather", "{}")]),
+        (MISTRAL, '[TOOL_CALLS][{"name": "time", "arguments": {}}, {"name": "weather", "arguments": {"a',
+         [Call("time", "{}"), Call("weather", '{"a')]),
+        (LLAMA, '{"name": "weather", "parameters": {"city": ', [Call("weather", '{"city": ')]),
+        (HERMES, '<tool_call>{"name": "wea', []),
+        (HERMES, '<tool_call>{"name": "other", "arguments": {', []),
+        (LLAMA, 'Words {"name": "weather", "parameters": {', []),
+    ],
+)  # fmt: skip
+def test_calls_that_are_cut(template, text, expected):
+    """An answer that ends where no more tokens were allowed; without that it is words."""
+    form, _ = form_of(template)
+    for is_cut, calls in ((True, expected), (False, [])):
+        reader = CallReader(form, ["weather", "time"])
+        parts = reader.add(text) + reader.finish(is_cut)
+        assert [part for part in parts if isinstance(part, Call)] == calls
+        assert reader.calls == len(calls)
+        words = "".join(part for part in parts if isinstance(part, str))
+        assert words == (text if not calls else "I look.\n" if text.startswith("I") else "")
+
+
 def test_two_calls_and_words_between():
     calls = ['{"name": "time", "arguments": {}}', '{"name": "weather", "arguments": {"a": [1]}}']
     text = "\n".join(f"<tool_call>{call}</tool_call>" for call in calls)

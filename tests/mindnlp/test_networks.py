@@ -139,6 +139,48 @@ def test_lora():
     np.testing.assert_allclose(outputs(adapted, inputs), stock, rtol=0, atol=2e-5 * scale)
 
 
+class Descent(mindtorch.optim.Optimizer):
+    """Those of MindNLP ask for operators that a CPU has not."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.5})
+
+    def step(self, closure=None):
+        with mindtorch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.copy_(parameter - self.param_groups[0]["lr"] * parameter.grad)
+
+
+def losses(network, rows, folder):
+    settings = transformers.TrainingArguments(
+        output_dir=folder, max_steps=5, per_device_train_batch_size=4, logging_steps=1, report_to=[],
+        save_strategy="no", seed=1, data_seed=1, lr_scheduler_type="constant", disable_tqdm=True, max_grad_norm=0,
+    )  # fmt: skip
+    trainer = transformers.Trainer(
+        network, settings, transformers.default_data_collator, [{"input_ids": row, "labels": row} for row in rows],
+        optimizers=(Descent(network.parameters()), None),
+    )  # fmt: skip
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_trainer(tmp_path):
+    """It trains the network before and after, and what was trained can be undone."""
+    rows = ids(16, 12).asnumpy().tolist()
+    mindtorch.manual_seed(0)
+    stock = losses(decoder("Llama")[0], rows, tmp_path)
+    mindtorch.manual_seed(0)
+    network, inputs = decoder("Llama")
+    report = optimize(network.eval(), verify=inputs)
+    network.train()
+    np.testing.assert_allclose(losses(network, rows, tmp_path), stock, rtol=1e-3)
+    network.eval()
+    trained = outputs(network, inputs)
+    report.restore()
+    np.testing.assert_allclose(outputs(network, inputs), trained, rtol=0, atol=2e-5 * np.abs(trained).max())
+    assert {entry.pattern for entry in optimize(network, verify=inputs, gradients=True).replaced} == DECODER
+
+
 def test_other_inputs_run_the_stock_forward():
     network, inputs = decoder("Llama")
     network.eval()

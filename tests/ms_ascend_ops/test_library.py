@@ -8,6 +8,7 @@ import pytest
 
 import ms_ascend_ops
 from ms_ascend_ops import __version__, library, registry
+from ms_ascend_ops.device import stubs
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,33 @@ def test_missing(monkeypatch, tmp_path):
         f"ms_ascend_ops: the kernel library is missing: {path}. "
         "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
     )
+
+
+def test_a_module_for_another_python(monkeypatch, tmp_path):
+    path = tmp_path / "lib" / "libms_ascend_ops.so"
+    path.parent.mkdir()
+    path.touch()
+    (tmp_path / "_C.cpython-39-x86_64-linux-gnu.so").touch()
+
+    def failing(name):
+        raise ImportError(f"No module named '{name}'")
+
+    monkeypatch.setattr(library, "LIBRARY", path)
+    monkeypatch.setattr(library, "import_module", failing)
+    here = sys.implementation.cache_tag
+    with pytest.raises(RuntimeError, match=f"built for cpython-39-x86_64-linux-gnu, and this Python is {here}"):
+        library.native()
+    (tmp_path / f"_C.{here}-x86_64-linux-gnu.so").touch()  # the reason is another one then
+    with pytest.raises(RuntimeError, match=r"No module named 'ms_ascend_ops\._C'"):
+        library.native()
+
+
+def test_the_module_belongs_to_no_mindspore():
+    """One build is for all versions of it."""
+    for path in (library.LIBRARY, Path(library.native().__file__)):
+        needed = stubs._symbols(path).needed
+        assert any(name.startswith(b"libc.so") for name in needed)
+        assert not [name for name in needed if b"mindspore" in name]
 
 
 def test_another_version(monkeypatch):

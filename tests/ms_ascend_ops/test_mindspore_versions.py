@@ -4,9 +4,10 @@ import ast
 import logging
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
+from mindspore import Tensor, ops
 
 import ms_ascend_ops
 from ms_ascend_ops import direct, registry
@@ -83,6 +84,43 @@ def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
     names.clear()
     _ = x + x
     assert names == []
+
+
+def test_a_primitive_is_run_by_what_records_it():
+    """It may answer itself: a CPU has no kernel of this one. With MindSpore 2.7 and 2.8, as above."""
+    from ms_ascend_ops.export.graphs.dispatch_mode import _EarlyDispatchMode  # noqa: PLC0415
+
+    class Answers(_EarlyDispatchMode):
+        def __ms_dispatch__(self, func, args, kwargs=None):
+            names.append(func.name)
+            return (x * 2, x) if func.name == "RmsNorm" else func(*args)
+
+    names = []
+    x = Tensor(np.ones((2, 3), np.float32))
+    with Answers():
+        y, _ = ops.rms_norm(x, x[0], 1e-5)
+    assert names.count("RmsNorm") == 1
+    assert "Mul" not in names  # what the answer is computed by is not recorded
+    np.testing.assert_array_equal(y.asnumpy(), 2)
+
+
+def test_another_numpy_is_named(monkeypatch):
+    """NumPy 2, for which MindSpore registers no bfloat16, and fails at `x + 1.0` with a SystemError."""
+    monkeypatch.setattr(versions, "private", lambda name: object())
+    versions.numpy_bfloat16.cache_clear()
+    message = rf"does not work with NumPy {np.__version__}: pip install 'numpy>=1\.25,<2'"
+    with pytest.raises(RuntimeError, match=message):
+        versions.numpy_bfloat16()
+
+
+@pytest.mark.parametrize("dtype", [ms.bfloat16, ms.float32, ms.int32])
+def test_what_gradients_take_where_bfloat16_has_no_zeros(dtype):
+    x = Tensor(np.array([[1, 2], [3, np.inf]], np.float32))[: 2 if dtype != ms.int32 else 1].astype(dtype)
+    for make, value in ((versions._zeros_like, 0), (versions._ones_like, 1)):
+        made = ms.jit(make)(x)
+        assert (made.shape, made.dtype) == (x.shape, dtype)
+        np.testing.assert_array_equal(made.astype(ms.float32).asnumpy(), value)
+        np.testing.assert_array_equal(make(x).astype(ms.float32).asnumpy(), value)
 
 
 @pytest.mark.parametrize("name", direct._NEEDED)

@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.clients
 
 from tests.dtypes import FLOATS
-from tests.onnx.three_clients import CLIENTS, agreement, examples, table
-from tests.torch.examples import every_operator
+from tests.onnx.three_clients import CLIENTS, agreement, table
+from tests.torch.examples import every_operator, examples
 
 
 @every_operator

@@ -6,21 +6,18 @@ writes the table of docs/clients.md, which test_three_clients.py compares.
 """
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 from ms_ascend_ops.samples.network import flat
-from ms_ascend_ops.samples.network import tensor as mindspore_tensor
-from ms_ascend_ops.samples.operators import names, operator
+from ms_ascend_ops.samples.operators import names
 
-import ms_ascend_ops.torch as fused
 from ms_ascend_ops.library import native
 from ms_ascend_ops.onnx.runtime import run
 from tests.dtypes import FLOATS
 from tests.onnx.models import Example as OnnxExample
 from tests.onnx.test_runtime import given, start
-from tests.torch.examples import Example, array, tensor
+from tests.torch.examples import array, examples
 
 CLIENTS = ("kernel", "MindSpore", "PyTorch", "ONNX Runtime")
 
@@ -58,26 +55,10 @@ def agreement(example, dtype):
     twin = OnnxExample(example.name, example.variant)
     found["ONNX Runtime"] = _bits(run(start(twin.model(dtype)), given(twin, dtype))) == expected
 
-    case, ours = example.case(dtype), operator(example.name).ours
-    module = import_module(f"ms_ascend_ops.samples.ops.{example.name}")
-    of_mindspore = flat(ours(*(mindspore_tensor(value) for value in case.own_inputs()), **case.attributes))
-    functions, is_composed = getattr(module, "fused", None), ours.__module__ == module.__name__
-    try:
-        if functions is not None:
-            module.fused = fused  # its functions, for tensors of PyTorch
-        of_torch = ours if is_composed else getattr(fused, ours.__name__)
-        values = _list(of_torch(*(tensor(value) for value in case.own_inputs()), **case.attributes))
-    finally:
-        if functions is not None:
-            module.fused = functions
-    values = [(a.float() if dtype == "bfloat16" else a).numpy() for a in values]
+    of_mindspore = flat(example.of_mindspore(dtype))
+    values = [(a.float() if dtype == "bfloat16" else a).numpy() for a in example.of_torch(dtype)]
     found["MindSpore"] = _bits(_values(a, dtype) for a in of_mindspore) == _bits(values)
     return found
-
-
-def examples():
-    """One of every variant of every operator."""
-    return [Example(name, variant) for name in names() for variant in operator(name).variants]
 
 
 def table(agreements):

@@ -6,7 +6,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 from mindspore import ops as stock
 
-from ms_ascend_ops import custom, ops
+from ms_ascend_ops import custom, graph_writes, ops
 from tests.modes import graph_mode
 
 CONTIGUOUS = {
@@ -69,6 +69,18 @@ def test_append_refuses_it_too():
     assert not cache.asnumpy().any()
     ops.kv_cache_append(new, new, cache, Tensor(np.zeros((1, 4, 1, 2), np.float32)), position)
     assert cache.asnumpy().sum() == 6
+
+
+def test_tensors_whose_size_is_a_method(monkeypatch):
+    """As MindNLP makes it for all of MindSpore's."""
+    whole = Tensor(np.zeros((2, 4, 1, 2), np.float32))
+    new, position = Tensor(np.ones((1, 3, 1, 2), np.float32)), Tensor(np.array([1], np.int32))
+    monkeypatch.setattr(Tensor, "size", lambda self, dim=None: self.shape)
+    ops.kv_cache_append(new, new, whole[:1], whole[1:], position)
+    assert whole.asnumpy().sum() == 12
+    assert graph_writes.describe_view(whole[:1]) == "the first 8 elements of more for shape (1, 4, 1, 2)"
+    with pytest.raises(ValueError, match=r"position must have 1 element or key\.shape\[0\] \(1\) of them, got \(2,\)"):
+        ops.kv_cache_append(new, new, whole[:1], whole[1:], Tensor(np.array([1, 2], np.int32)))
 
 
 BLOCKS = (4, 4, 1, 2)

@@ -103,9 +103,10 @@ def with_mindspore(distribution: Path, label: str) -> None:
 
 
 def with_pytorch_alone(wheel: Path) -> None:
-    """As docs/torch.md tells those who have no MindSpore."""
+    """As docs/torch.md tells those who have no MindSpore, with the oldest PyTorch that the page takes."""
     environment, folder = Environment(WORK / "torch-environment"), empty_folder("torch")
     (needs,) = re.findall(r"^pip install ('click.*)$", (ROOT / "docs/torch.md").read_text(), re.MULTILINE)
+    needs = re.sub(r"'torch>=([\d.]+)'", r"'torch==\1.*'", needs)
     environment.pip("install", "--quiet", *re.findall(r"'([^']+)'", needs), cwd=folder)
     environment.pip("install", "--quiet", "--no-deps", wheel, cwd=folder)
     environment.script("python", CALLS / "torch_calls.py", cwd=folder)

@@ -97,6 +97,23 @@ def test_statistics(served, rng):
     assert served.get("/v2/models/block/versions/9/stats").status_code == 404
 
 
+def test_statistics_of_a_language_model(served):
+    """An answer is a run; a request that is refused is none."""
+
+    def stats():
+        return served.get("/v2/models/tiny/stats").json()["model_stats"][0]
+
+    before, asked = stats(), {"model": "tiny", "prompt": "hello", "max_tokens": 3}
+    assert served.post("/v1/completions", asked).status_code == 200
+    assert served.post("/v1/completions", {**asked, "max_tokens": "3"}).status_code == 400
+    after = stats()
+    assert after["inference_count"] == before["inference_count"] + 1
+    durations = after["inference_stats"]
+    for name in ("success", "queue", "compute_infer"):
+        assert durations[name]["count"] == before["inference_stats"][name]["count"] + 1, name
+    assert durations["success"]["ns"] >= durations["queue"]["ns"] + durations["compute_infer"]["ns"] - 1000 > 0
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (2, 5), (20, 3)], ids=str)  # the last one is more than a batch holds
 def test_json(served, rng, shape):
     x, y = inputs(rng, *shape)

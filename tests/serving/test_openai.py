@@ -194,6 +194,8 @@ def test_unknown_model(served):
     answer = served.post(COMPLETIONS, {"model": "gpt-4o", "prompt": "x"})
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "model_not_found"
+    assert "did you mean" not in answer.json()["error"]["message"]
+    assert served.get("/v1/models/tinny").json()["error"]["message"].endswith("; did you mean tiny?")
     assert served.get("/v1/nothing").json()["error"]["message"] == "there is no such path"
 
 

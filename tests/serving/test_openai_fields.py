@@ -146,6 +146,19 @@ def test_a_forced_call(served, name, choice):
     assert not "".join(piece["delta"].get("content") or "" for piece in pieces)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forced_call_that_is_cut(served, stream):
+    """The call as far as it goes, and no markers of the template in the text."""
+    asked = {"tools": [WEATHER], "tool_choice": "required", "logprobs": True}
+    whole = ask(served, **asked, max_tokens=500)[0]["logprobs"]["content"]
+    choices = ask(served, **asked, max_tokens=len(whole) - 2, stream=stream)
+    said = [choice["delta" if stream else "message"] for choice in choices]
+    (call,) = (call for one in said for call in one.get("tool_calls", []))
+    assert call["function"]["name"] == "weather"
+    assert not any(one.get("content") for one in said)
+    assert choices[-1]["finish_reason"] == "length"
+
+
 def test_tools_that_are_not_called(served, model):
     """With auto the model says what it says; the template was told of them, and of the call before."""
     said = {"role": "assistant", "content": None, "tool_calls": [

@@ -204,4 +204,8 @@ def test_docs(address):
                 assert part in text
             assert f"curl -X POST {url}/v1/embeddings -d" in text
             assert f"curl {url}/v2/models/NAME/stats" in text
+            assert "`" not in text
+            assert page.evaluate(
+                "[...document.querySelectorAll('#routes pre')].every((one) => one.scrollWidth <= one.clientWidth)"
+            )
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]

@@ -1,6 +1,7 @@
 """Small inputs of every operator as PyTorch's tensors: those of its benchmark, and attributes of other variants."""
 
 from dataclasses import dataclass
+from importlib import import_module
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from ms_ascend_ops.samples.cases import Case
 from ms_ascend_ops.samples.operators import names, operator
 
+import ms_ascend_ops.torch as fused
 from ms_ascend_ops import registry
 from ms_ascend_ops.torch.registration import operators
 
@@ -74,11 +76,34 @@ class Example:
     def kernel(self):
         return operators()[self.name]
 
+    def of_mindspore(self, dtype="float32"):
+        """What the function of `ms_ascend_ops.ops` returns."""
+        from ms_ascend_ops.samples.network import tensor  # noqa: PLC0415 where only PyTorch is, MindSpore may be missing
 
-def _examples():
+        case = self.case(dtype)
+        return operator(self.name).ours(*(tensor(value) for value in case.own_inputs()), **case.attributes)
+
+    def of_torch(self, dtype="float32", device="cpu"):
+        """What the same function of `ms_ascend_ops.torch` returns, as a list."""
+        case, ours = self.case(dtype), operator(self.name).ours
+        module = import_module(f"ms_ascend_ops.samples.ops.{self.name}")
+        functions, is_composed = getattr(module, "fused", None), ours.__module__ == module.__name__
+        try:
+            if functions is not None:
+                module.fused = fused  # its functions, for tensors of PyTorch
+            function = ours if is_composed else getattr(fused, ours.__name__)
+            results = function(*(tensor(value).to(device) for value in case.own_inputs()), **case.attributes)
+        finally:
+            if functions is not None:
+                module.fused = functions
+        return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def examples():
+    """One of every variant of every operator."""
     return [Example(name, variant) for name in names() for variant in operator(name).variants]
 
 
 def every_operator(function):
     """Parametrize a test by all of them."""
-    return pytest.mark.parametrize("example", _examples(), ids=str)(function)
+    return pytest.mark.parametrize("example", examples(), ids=str)(function)

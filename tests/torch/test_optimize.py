@@ -15,7 +15,7 @@ pytestmark = [
 from torch import nn
 from torch.nn import functional
 
-from ms_ascend_ops.torch import optimize
+from ms_ascend_ops.torch import optimize, versions
 
 LLAMA = {"RMSNorm": 5, "rotary embedding": 4, "SwiGLU": 2}
 GPT2 = {"LayerNorm": 5, "GELU": 2}
@@ -271,6 +271,7 @@ def test_training_mode_is_kept():
     assert model.up.training
 
 
+@pytest.mark.filterwarnings("ignore:Skipping serialization")  # PyTorch 2.6's own
 def test_inductor_compiles_the_rest():
     model, x = Gated(swiglu), torch.randn(3, 8)
     expected = model(x).detach()
@@ -309,6 +310,7 @@ class _Doubled(nn.Module):
         return functional.silu(x[..., : self.size]) * x[..., self.size :]
 
 
+@pytest.mark.skipif(not versions.own_compiled_code(1), reason="models share code before PyTorch 2.13")
 @torch._dynamo.config.patch(recompile_limit=2)
 def test_models_of_a_class_do_not_count_against_each_other():
     """Dynamo keeps what it compiled with the code, which they share."""
@@ -354,5 +356,5 @@ def test_defaults_mean_what_pytorch_means(dtype, size):
         torch.testing.assert_close(result, value, rtol=bound, atol=bound * float(value.abs().max()) / 8)
     square = x.double().square().mean(-1, keepdim=True)
     torch.testing.assert_close(
-        got[0].double(), x.double() * (square + torch.finfo(torch.float32).eps).rsqrt(), rtol=bound, atol=0
+        got[0].double(), x.double() * (square + versions.default_epsilon(dtype)).rsqrt(), rtol=bound, atol=0
     )

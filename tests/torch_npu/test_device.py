@@ -17,28 +17,28 @@ fused = torch.ops.ms_ascend_ops
 
 @pytest.fixture
 def described(monkeypatch):
-    """What is said of tensors to CANN."""
-    found, describe = [], npu._described
+    """What is said of tensors to CANN: their strides and addresses."""
+    found, create = [], aclnn._create
 
-    def seen(operator, tensor):
-        found.append(describe(operator, tensor))
-        return found[-1]
+    def seen(description, address):
+        found.append((tuple(description[3]), address))
+        return create(description, address)
 
-    monkeypatch.setattr(npu, "_described", seen)
+    monkeypatch.setattr(aclnn, "_create", seen)
     return found
 
 
 def test_the_tensors_memory_is_what_the_kernel_gets(described):
     x = torch.randn(4, 16).npu()
     y = fused.gelu(x)
-    assert [one.address for one in described] == [x.data_ptr(), y.data_ptr()]
+    assert [address for _, address in described] == [x.data_ptr(), y.data_ptr()]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_view_keeps_its_strides(described, dtype):
     gate, up = torch.randn(5, 3).to(dtype).npu().T, torch.randn(3, 9).to(dtype).npu()[:, 2:7]
     y = fused.silu_mul(gate, up)
-    assert [one.strides for one in described] == [(1, 3), (9, 1), (5, 1)]
+    assert [strides for strides, _ in described] == [(1, 3), (9, 1), (5, 1)]
     assert torch.equal(y.cpu(), fused.silu_mul(gate.cpu(), up.cpu()))
 
 
@@ -87,12 +87,15 @@ def test_what_is_refused(monkeypatch):
         npu.run(add, [x, x.half()], [])
     with pytest.raises(RuntimeError, match=r"add: y is on cpu, other tensors are on npu:0"):
         npu.run(add, [x, x.cpu()], [])
+    with pytest.raises(TypeError, match=r"rms_norm: epsilon must"):
+        npu.run(operators()["rms_norm"], [x, x], [[1e-6]])
     with monkeypatch.context() as changed:
         changed.setattr(npu, "_layout", lambda tensor: 29)
         with pytest.raises(RuntimeError, match=r"add: x is in CANN's layout 29; torch_npu.npu_format_cast\(x, 2\)"):
-            npu.run(add, [x, x], [])
+            npu.run(add, [x[None], x[None]], [])
     monkeypatch.setattr(npu, "_soc", lambda device: "ascend310p")
     npu._operator.cache_clear()
+    npu._calls.clear()
     with pytest.raises(RuntimeError, match=r"was built for .+, but this chip is ascend310p"):
         npu.run(add, [x, x], [])
     npu._operator.cache_clear()
@@ -102,8 +105,8 @@ def test_what_the_package_refuses(monkeypatch):
     """The message has its reason, and no descriptor of a tensor is left."""
     alive, create, function = [], aclnn._create, aclnn.function
 
-    def created(tensor):
-        alive.append(create(tensor))
+    def created(description, address):
+        alive.append(create(description, address))
         return alive[-1]
 
     def called(name):

@@ -46,25 +46,13 @@ aclError SetCores(const char* function, int32_t kind, uint32_t value)
 }
 
 std::mutex optionMutex;
-auto& options = *new std::map<int32_t, int64_t>;
+auto& contextOptions = *new std::map<int32_t, int64_t>;
+auto& processOptions = *new std::map<int32_t, int64_t>;
 
-aclError SetOption(int32_t option, int64_t value)
+aclError SetOption(std::map<int32_t, int64_t>& options, int32_t option, int64_t value)
 {
     std::lock_guard<std::mutex> lock(optionMutex);
     options[option] = value;
-    return SUCCESS;
-}
-
-aclError GetOption(const char* function, int32_t option, int64_t* value)
-{
-    RETURN_IF_ERROR(CheckPointer(function, "value", value));
-    std::lock_guard<std::mutex> lock(optionMutex);
-    const auto found = options.find(option);
-    if (found == options.end()) {
-        return Fail(RT_SYSPARAMOPT_NOT_SET,
-                    std::string(function) + ": option " + std::to_string(option) + " is not set");
-    }
-    *value = found->second;
     return SUCCESS;
 }
 
@@ -141,22 +129,35 @@ ACL_API aclError aclrtGetResInCurrentThread(int32_t kind, uint32_t* value)
 
 ACL_API aclError aclrtCtxSetSysParamOpt(int32_t option, int64_t value)
 {
-    return SetOption(option, value);
+    return SetOption(contextOptions, option, value);
 }
 
 ACL_API aclError aclrtSetSysParamOpt(int32_t option, int64_t value)
 {
-    return SetOption(option, value);
+    return SetOption(processOptions, option, value);
 }
 
+// Options of a context have no default.
 ACL_API aclError aclrtCtxGetSysParamOpt(int32_t option, int64_t* value)
 {
-    return GetOption("aclrtCtxGetSysParamOpt", option, value);
+    RETURN_IF_ERROR(CheckPointer("aclrtCtxGetSysParamOpt", "value", value));
+    std::lock_guard<std::mutex> lock(optionMutex);
+    const auto found = contextOptions.find(option);
+    if (found == contextOptions.end()) {
+        return Fail(RT_SYSPARAMOPT_NOT_SET, "aclrtCtxGetSysParamOpt: option " + std::to_string(option) + " is not set");
+    }
+    *value = found->second;
+    return SUCCESS;
 }
 
+// Those of a process are 0 until they are set.
 ACL_API aclError aclrtGetSysParamOpt(int32_t option, int64_t* value)
 {
-    return GetOption("aclrtGetSysParamOpt", option, value);
+    RETURN_IF_ERROR(CheckPointer("aclrtGetSysParamOpt", "value", value));
+    std::lock_guard<std::mutex> lock(optionMutex);
+    const auto found = processOptions.find(option);
+    *value = found == processOptions.end() ? 0 : found->second;
+    return SUCCESS;
 }
 
 ACL_API aclError aclrtSetDeviceSatMode(int32_t mode)
@@ -284,6 +285,14 @@ NOTHING_TO_DO(aclrtResetStreamResLimit)
 NOTHING_TO_DO(aclrtSetOpExecuteTimeOut)
 NOTHING_TO_DO(aclrtSetOpExecuteTimeOutWithMs)
 NOTHING_TO_DO(aclrtSetOpWaitTimeout)
+
+// Nothing ends an operator that takes long. The time that is in force, in microseconds, is the one that was asked for.
+ACL_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtSetOpExecuteTimeOutV2", "actualTimeout", actualTimeout));
+    *actualTimeout = timeout;
+    return SUCCESS;
+}
 NOTHING_TO_DO(aclrtSetStreamResLimit)
 NOTHING_TO_DO(aclrtSetTsDevice)
 NOTHING_TO_DO(aclrtUnuseStreamResInCurrentThread)

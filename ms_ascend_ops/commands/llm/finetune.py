@@ -113,9 +113,10 @@ def finetune(  # noqa: PLR0915 - the names of a run, in order
         )
 
         def on_step(number: int, step: Step) -> None:
+            rate = step.tokens / step.seconds
             click.echo(
                 f"step {number + 1:>5}  loss {step.loss:.4f}  gradient {step.norm:.3g}  rate {step.rate:.2e}  "
-                f"{step.tokens / step.seconds:.0f} tokens/s"
+                f"{rate:.{0 if rate >= 10 else 1}f} tokens/s"
             )
 
         tokens = [(list(one.tokens), list(one.labels)) for one in examples]

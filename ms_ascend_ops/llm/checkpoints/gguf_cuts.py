@@ -38,6 +38,8 @@ _TEKKEN = (
 )
 _MARKS = r"[\p{P}\$\+<=>\^~\|]+"
 _THREE = "[0-9][0-9][0-9]"
+# Between its ends there are blanks (U+2003, U+3000), which llama.cpp takes out.
+_CJK = "(?:(?!\\s)[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff])+"
 
 _OF_NAMES: Mapping[str, Cut] = {
     "default": Cut((_MARKS, _GPT2, r"\p{N}+", _THREE)),
@@ -48,8 +50,6 @@ _OF_NAMES: Mapping[str, Cut] = {
     "qwen2 deepseek-r1-qwen kormo megrez stablelm2 hunyuan solar-open grok-2": Cut((_QWEN2,)),
     "tekken": Cut((_TEKKEN,), whole=True, add_begin=True),
     "falcon": Cut((_MARKS.replace("|]", "|`]"), _GPT2, _THREE)),
-    "deepseek-coder": Cut(
-        (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}")
-    ),
+    "deepseek-coder": Cut((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK, r"\p{N}")),
 }
 CUTS: Mapping[str, Cut] = {name: cut for names, cut in _OF_NAMES.items() for name in names.split()}

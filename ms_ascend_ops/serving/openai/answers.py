@@ -91,7 +91,7 @@ class ChatForm:
         calls: list[Any] = []
         if self._reader is not None:
             reader = self._reader()
-            parts = [*reader.add(text), *reader.finish()]
+            parts = [*reader.add(text), *reader.finish(request.finish_reason == "length")]
             calls = [part for part in parts if not isinstance(part, str)]
             words = "".join(part for part in parts if isinstance(part, str))
             if calls:
@@ -120,8 +120,9 @@ class ChatForm:
     def end(self, index: int, generation: Generation) -> list[dict[str, Any]]:
         """The last pieces."""
         reader = self._readers.get(index)
-        left = [] if reader is None else self._parts(index, reader.finish())
-        return [*left, self._made(index, {}, _reason(generation.request, reader is not None and reader.calls > 0))]
+        request = generation.request
+        left = [] if reader is None else self._parts(index, reader.finish(request.finish_reason == "length"))
+        return [*left, self._made(index, {}, _reason(request, reader is not None and reader.calls > 0))]
 
     def _parts(self, index: int, parts: Sequence[Any]) -> list[dict[str, Any]]:
         made, number = [], self._readers[index].calls - sum(not isinstance(part, str) for part in parts)

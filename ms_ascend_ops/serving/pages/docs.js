@@ -8,6 +8,13 @@ function made(kind, text, name) {
   return one;
 }
 
+// A paragraph in which what stands between backticks is code.
+function paragraphOf(text) {
+  const one = made("p");
+  one.append(...text.split("`").map((part, index) => (index % 2 ? made("code", part) : part)));
+  return one;
+}
+
 function kindOf(schema) {
   return schema.type === "array" ? "list" : schema.type === "string" ? "text" : schema.type || "any";
 }
@@ -54,10 +61,9 @@ function show(api) {
     for (const { path, method, route } of routes) {
       const title = made("h3"), content = route.requestBody && route.requestBody.content["application/json"];
       title.append(made("span", method.toUpperCase(), "method"), ` ${path}`);
-      parts.push(title, made("p", route.description || route.summary));
+      parts.push(title, paragraphOf(route.description || route.summary));
       if (content && Object.keys(content.schema.properties).length) parts.push(fieldsOf(content.schema));
       const command = made("pre");
-      command.tabIndex = 0;
       command.append(made("code", commandOf(path, method, content && content.schema)));
       parts.push(command);
     }

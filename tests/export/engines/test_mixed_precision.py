@@ -6,6 +6,7 @@ import pytest
 from mindspore import mint, nn, ops
 
 from ms_ascend_ops import optimize
+from ms_ascend_ops.mindspore_versions import has_fault
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
 
@@ -77,4 +78,7 @@ def test_a_norm_that_casts_its_parameters():
         (entry,) = optimize(nn.SequentialCell(nn.GroupNorm(2, 8)), verify=[x], level=level).replaced
         texts[level] = entry.text
     assert "float16 and bfloat16 input keeps the stock construct" in texts["O1"]
-    assert "keeps the stock construct" not in texts["O2"]
+    # Where MindSpore has no bfloat16, nobody can compare it.
+    kept = "bfloat16 input keeps the stock construct" if has_fault("bfloat16 on a CPU") else ""
+    assert ("keeps the stock construct" in texts["O2"]) == bool(kept)
+    assert kept in texts["O2"]

@@ -19,6 +19,7 @@ from tests.export.spellings import HIDDEN, Holder
 from tests.inputs import draw
 from tests.modes import MODES, graph_mode, modes_of_a_layer, run
 from tests.tensors import numpy, tensor
+from tests.versions import BFLOAT16
 
 NORMS = [
     (spellings.PowMeanNorm, 1e-5, "round_then_scale"),
@@ -101,7 +102,7 @@ def test_not_recognised(cell):
     assert optimize(Holder(cell())).entries == []
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
 @pytest.mark.parametrize("norm", [spellings.CastingNorm, spellings.GemmaNorm])
 def test_half_precision_norms_keep_their_rounding(norm, dtype):
     x = tensor(draw(np.random.default_rng(0), (64, HIDDEN)), dtype)
@@ -112,7 +113,7 @@ def test_half_precision_norms_keep_their_rounding(norm, dtype):
     assert np.mean(numpy(net(x)) == expected) > 0.999
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
 def test_half_precision_feed_forward_layer(dtype):
     net = Holder(spellings.LlamaStyleMLP(dtype=getattr(ms, dtype)))
     entry = only_entry(optimize(net))

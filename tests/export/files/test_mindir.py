@@ -320,6 +320,28 @@ def test_a_later_mindspore(file):
         load(file)
 
 
+def test_a_later_mindspore_that_was_tried(file, network, values, monkeypatch):
+    """What it has that this one lacks is an error of the first call, which says whose file it is."""
+    expected = numpy(network(Tensor(values)))
+    change(file, lambda model: setattr(model, "model_version", "2.10.0"))
+    monkeypatch.setattr(ms, "__version__", "2.7.1")
+    assert_close(load(file)(values).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+    change(file, lambda model: setattr(stock(model), "op_type", "OfTomorrow"))
+    with pytest.raises(
+        (RuntimeError, ValueError), match=r"OfTomorrow.*written by MindSpore 2\.10\.0, and this is 2\.7\.1"
+    ):
+        load(file)(values)
+    monkeypatch.undo()
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as error:
+        load(file)(values)
+    assert "written by" not in str(error.value)
+
+
+def stock(model):
+    return next(primitive for primitive in model.primitives if primitive.op_type != "Custom")
+
+
 def test_parameters_behind_a_link_that_leads_out_are_refused(small_limit, network, values, tmp_path):
     (tmp_path / "in").mkdir()
     file = export_mindir(network, Tensor(values), path=tmp_path / "in" / "big")

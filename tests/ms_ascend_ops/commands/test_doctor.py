@@ -178,8 +178,27 @@ def test_the_variable_of_loops(monkeypatch, value, status):
 def test_packages(monkeypatch, part, package, version, status, remedy):
     only(monkeypatch, part)
     monkeypatch.setattr(doctor, "_installed", lambda name: version if name == package else "1")
+    monkeypatch.setattr(doctor.importlib.metadata, "distributions", lambda **_: [])
     check = examined()[part]
     assert check.status == status
+    assert remedy in check.remedy
+
+
+@pytest.mark.parametrize(("installed", "status", "found", "remedy"), [
+    ({"mindspore": "2.7.1"}, "ok", "2.7.1", ""),
+    ({"mindspore": "2.7.1", "mindspore-dev": "2.10.0.dev20260101"}, "error",
+     "mindspore 2.7.1 and mindspore-dev 2.10.0.dev20260101", "pip uninstall mindspore mindspore-dev, then pip install"),
+    ({"mindspore-dev": "2.10.0.dev20260101"}, "warning", "mindspore-dev 2.10.0.dev20260101", "not a release"),
+])  # fmt: skip
+def test_packages_that_bring_mindspore(monkeypatch, tmp_path, installed, status, found, remedy):
+    for name, version in installed.items():
+        folder = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    only(monkeypatch, "MindSpore")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    check = examined()["MindSpore"]
+    assert (check.status, check.found) == (status, found)
     assert remedy in check.remedy
 
 

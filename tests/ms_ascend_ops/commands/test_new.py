@@ -118,7 +118,17 @@ def test_the_guide_names_every_file():
     assert all(f"--like {model}" in " ".join(text.split()) for model in MODELS)
 
 
-def run(tree, *command):
+def copied_tree(folder):
+    """A source tree in which commands of `shell` find the modules of the copy, as an installation has them."""
+    tree = folder / "tree"
+    ignored = shutil.ignore_patterns("build", "dist", ".git", "*.so", "__pycache__", ".*_cache", "*.egg-info", ".venv")
+    shutil.copytree(ROOT, tree, ignore=ignored)
+    for part in ("benchmarks", "cells", "export", "samples"):
+        (tree / "ms_ascend_ops" / part).symlink_to(tree / part)
+    return tree
+
+
+def run(tree, *command, **variables):
     environment = {
         **os.environ,
         "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'kernels'}",  # the modules of the copy, not those that are installed
@@ -127,12 +137,13 @@ def run(tree, *command):
         # An operator changes nothing there.
         "MS_ASCEND_OPS_OBJECTS": ";".join(map(str, library_objects())),
         "MS_ASCEND_OPS_PYTHON_MODULE": _C.__file__,
+        **variables,
     }
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
 
-def shell(tree, *command):
-    done = run(tree, *command)
+def shell(tree, *command, **variables):
+    done = run(tree, *command, **variables)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
 
@@ -154,11 +165,7 @@ assert [entry.pattern for entry in optimize(Net(), verify=[x, x]).replaced] == [
 @pytest.mark.slow
 def test_the_guide_works(tmp_path):
     """Generate, build, test; the changes that the guide makes, build and test again: all tests that concern them."""
-    tree = tmp_path / "tree"
-    ignored = shutil.ignore_patterns("build", "dist", ".git", "*.so", "__pycache__", ".*_cache", "*.egg-info", ".venv")
-    shutil.copytree(ROOT, tree, ignore=ignored)
-    for part in ("benchmarks", "cells", "export", "samples"):  # as an installation has them
-        (tree / "ms_ascend_ops" / part).symlink_to(tree / part)
+    tree = copied_tree(tmp_path)
     for command in (["my_op"], ["my_gate", "--like", "silu_mul"], ["my_norm", "--like", "rms_norm"]):
         shell(tree, sys.executable, "-m", "ms_ascend_ops", "new", *command, "--into", str(tree))
     build = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")

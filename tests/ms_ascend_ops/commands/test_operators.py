@@ -1,4 +1,5 @@
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -74,16 +75,28 @@ def test_definition_function_and_layer_agree(name):
             assert layer[attribute.name].default == STOCK.get((spec.layer, attribute.name), default)
 
 
+def test_the_list_fits_a_terminal():
+    lines = operators().output.splitlines()
+    assert max(map(len, lines)) <= 80
+    entries = re.split(r"\n(?! )", "\n".join(lines[:-2]))
+    texts = {name: " ".join(text.split()) for name, _, text in (entry.partition(" ") for entry in entries)}
+    assert tuple(texts) == registry.names()
+    for name, text in texts.items():
+        spec = registry.op_spec(name)
+        assert text == spec.summary.rstrip(".") + ("" if spec.differentiable else "; no gradient")
+
+
 def test_the_table_has_what_the_functions_have():
+    table = operators("--markdown").output.splitlines()
     for name in registry.names():
-        row = next(line for line in operators().output.splitlines() if line.startswith(f"| `{name}("))
+        row = next(line for line in table if line.startswith(f"| `{name}("))
         called = [part.partition("=")[0] for part in row.split("(", 1)[1].split(")`", 1)[0].split(", ")]
         old = [attribute.formerly for attribute in registry.signature(name).attributes if attribute.formerly]
         assert called + old == list(inspect.signature(getattr(ops, name)).parameters)
 
 
 def test_a_row_holds_the_definition():
-    rows = [line.split(" | ") for line in operators().output.splitlines() if line.startswith("| `geglu(")]
+    rows = [line.split(" | ") for line in operators("--markdown").output.splitlines() if line.startswith("| `geglu(")]
     assert [cell.strip("| ") for cell in rows[0]] == [
         '`geglu(x, axis=-1, activate_left=False, approximate="none")`',
         "GELU-gated linear unit of one tensor that holds both halves",

@@ -1,0 +1,24 @@
+/*!
+ * Of CANN's header of this name, what those who call an operator of a package need.
+ */
+#ifndef MS_ASCEND_OPS_DEVICE_ACL_META_H
+#define MS_ASCEND_OPS_DEVICE_ACL_META_H
+
+#include <cstdint>
+
+#include "acl/acl_base.h"
+
+struct aclTensor;
+struct aclOpExecutor;
+typedef int32_t aclnnStatus;
+
+extern "C" {
+
+aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType, const int64_t* stride,
+                           int64_t offset, aclFormat format, const int64_t* storageDims, uint64_t storageDimsNum,
+                           void* tensorData);
+aclnnStatus aclDestroyTensor(const aclTensor* tensor);
+
+}  // extern "C"
+
+#endif  // MS_ASCEND_OPS_DEVICE_ACL_META_H
