@@ -19,7 +19,7 @@ from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.version import __version__
 from tests.device.acl import Acl
 from tests.device.installation import copy
-from tests.device.package import SOC, Device
+from tests.device.package import SOC, Device, Placed
 from tests.kernels.ascend.cases import numpy_type, poisoned, random_call
 
 SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
@@ -53,9 +53,8 @@ def test_a_package_without_the_kernel(device: Device, tmp_path: Path, monkeypatc
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(folder))
     monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path))
     tensors = [device.put(np.zeros(8, np.float32), "float32") for _ in range(2)]
-    constants = forward("gelu").cann_constants(forward("gelu").check_attributes({}))
     with pytest.raises(RuntimeError, match=f"returned {NO_KERNEL}: MsAscendOpsGelu: no package has it for {SOC}"):
-        operator(tensors[:1], constants, tensors[1:], device.allocate, lambda: device.handle.value or 0)
+        device.call(forward("gelu"), tensors[:1], {}, tensors[1:], operator=operator)
     device.release()
 
 
@@ -118,7 +117,7 @@ def test_views_that_are_changed_are_copied_back(device: Device, dtype: str) -> N
     for view in views:
         offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
         strides = tuple(stride // size for stride in view.strides)
-        inputs.append(aclnn.DeviceTensor(dtype, view.shape, strides, storage.address + offset))
+        inputs.append(Placed(aclnn.Layout(dtype, view.shape, strides), storage.address + offset))
     inputs.append(device.put(slots, "int32"))
     device.call(forward("kv_cache_update"), inputs, {}, [device.put(poisoned((1,), "int32"), "int32")])
     device.wait()
@@ -133,10 +132,9 @@ def test_views_that_are_changed_are_copied_back(device: Device, dtype: str) -> N
 def test_an_empty_output_launches_nothing(device: Device) -> None:
     signature, sizes = forward("silu_mul"), (4, 0)
     x = np.empty(sizes, np.float32)
-    operator = aclnn.Operator(signature, SOC)
     asked = []
     tensors = [device.put(x, "float32") for _ in range(3)]
-    operator(tensors[:2], (), tensors[2:], asked.append, lambda: device.handle.value or 0)  # type: ignore[arg-type]
+    device.call(signature, tensors[:2], {}, tensors[2:], asked.append)  # type: ignore[arg-type]
     device.wait()
     assert asked == []  # no workspace
 
@@ -195,7 +193,7 @@ def library(name: str) -> ctypes.CDLL:
 def test_a_workspace_that_is_too_small(device: Device) -> None:
     raw, signature = Raw(device, "rms_norm"), forward("rms_norm")
     arrays = [np.zeros(shape, np.float32) for shape in ((4, 8), (8,), (4, 8), (4, 1))]
-    tensors = [aclnn._create(device.put(array, "float32")) for array in arrays]
+    tensors = [device.put(array, "float32").create() for array in arrays]
     constants = signature.cann_constants(signature.check_attributes({}))
     assert raw.prepare(tensors, constants, 2) == 0
     assert raw.size.value >= 16 << 20  # what CANN keeps for itself
@@ -213,8 +211,7 @@ def test_an_executor_that_is_used_again(device: Device) -> None:
     arrays += [np.array([11, -1, 2], np.int32), poisoned((1,), "int32")]
     types = [*[dtype] * 4, "int32", "int32"]
     empty = [device.put(array, one) for array, one in zip(arrays, types, strict=True)]
-    nowhere = [aclnn.DeviceTensor(t.dtype, t.shape, t.strides, 0) for t in empty]
-    tensors = [aclnn._create(tensor) for tensor in nowhere]
+    tensors = [Placed(tensor.layout, 0).create() for tensor in empty]
     assert raw.prepare(tensors, (), len(signature.inputs)) == 0
     assert base.aclSetAclOpExecutorRepeatable(raw.executor) == 0
     workspace = device.allocate(raw.size.value)
@@ -249,7 +246,7 @@ def test_an_operator_whose_package_cann_built(device: Device, dtype: str, monkey
             *((ctypes.c_int64 * 1)(1), 1, 12, None, 0, 2, (ctypes.c_int64 * 1)(1), 1, result.address)
         )
         size, executor = c_uint64(), c_void_p()
-        tensors = c_void_p(aclnn._create(gradient)), c_void_p(bits)
+        tensors = c_void_p(gradient.create()), c_void_p(bits)
         assert functions.aclnnAllFiniteGetWorkspaceSize(*tensors, byref(size), byref(executor)) == 0
         workspace = device.allocate(size.value) if size.value else None
         assert functions.aclnnAllFinite(c_void_p(workspace), size, executor, device.handle) == 0
