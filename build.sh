@@ -331,7 +331,7 @@ logged() {
     : > "$log"
     while sleep 20; do
         echo "  $SECONDS s: $(tail -n 1 "$log" | cut -c1-68)"
-    done &
+    done 2> /dev/null &  # it says "Terminated" where its sleep ends first
     progress=$!
     "$@" > "$log" 2>&1 || failed=1
     stop_progress

@@ -45,15 +45,20 @@ def test_the_disk_is_looked_at_first(tmp_path):
     assert "1 are free" in done.stderr
 
 
-def test_ctrl_c_has_one_line_and_its_code(tmp_path):
-    """While pip runs, here a program of Python's that waits, and would answer by a traceback."""
+@pytest.mark.parametrize("command", [["host"], ["demo", "--train"], ["demo", "--model", "x"]], ids=" ".join)
+def test_ctrl_c_has_one_line_and_its_code(tmp_path, command):
+    """While pip runs, or the demo, here a program of Python's that waits, and would answer by a traceback."""
     slow = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
-    (tmp_path / "python").write_text(f"#!/bin/sh\n[ $1 = - ] && exit 0\nexec {sys.executable} -c '{slow}' $0.began\n")
+    installed = "" if command == ["host"] else "[ $1 = -m ] && exit 0\n"
+    (tmp_path / "python").write_text(
+        f"#!/bin/sh\n[ $1 = - ] && exit 0\n{installed}exec {sys.executable} -c '{slow}' $0.began\n"
+    )
     (tmp_path / "python").chmod(0o755)
     (tmp_path / "bin").symlink_to(tmp_path)
     process = subprocess.Popen(
-        ["bash", SCRIPT, "host"],
+        ["bash", SCRIPT, *command],
         env={**os.environ, "VIRTUAL_ENV": str(tmp_path), "CXX": "sh"},
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
