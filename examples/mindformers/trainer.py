@@ -1,6 +1,7 @@
 """Trains a small network for 20 steps with MindFormers' own Trainer, and compares the losses with those of PyTorch.
 
     python -m ms_ascend_ops run trainer.py NAME FOLDER         # flash attention and fused operators
+    python -m ms_ascend_ops emulate trainer.py NAME FOLDER     # on an emulated NPU
     python -m ms_ascend_ops run trainer.py llama FOLDER stock  # Llama as stock MindSpore runs it on a CPU
     python -m ms_ascend_ops run trainer.py qwen3 FOLDER float32  # without the cast of attention to float16
 

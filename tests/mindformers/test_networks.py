@@ -53,14 +53,19 @@ def test_generates_what_transformers_does(checkpoint, name, mode):
 @pytest.mark.parametrize("name", [*NETWORKS, "deepseek_v3"])
 def test_generates_what_transformers_does_on_the_device(checkpoint, name):
     """By the operators that an NPU runs: nothing of Python is replaced."""
-    on_device = ("-m", "ms_ascend_ops", "emulate")
-    assert run("generate.py", name, checkpoint(name), "graph", module=on_device).count("as transformers") == 2
+    text = run("generate.py", name, checkpoint(name), "graph", module=("-m", "ms_ascend_ops", "emulate"))
+    assert text.count("as transformers") == 2
 
 
-def losses(checkpoint, name, *kind):
+def losses(checkpoint, name, *kind, device="run"):
     """With MindFormers' Trainer; the script fails where they are not those of PyTorch."""
-    line = next(t for t in on_cpu("trainer.py", name, checkpoint(name), *kind).splitlines() if "losses:" in t)
-    return json.loads(line.partition("losses:")[2])
+    text = run("trainer.py", name, checkpoint(name), *kind, module=("-m", "ms_ascend_ops", device))
+    return json.loads(next(line for line in text.splitlines() if "losses:" in line).partition("losses:")[2])
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_trains_as_pytorch_does_on_the_device(checkpoint, name):
+    assert len(losses(checkpoint, name, device="emulate")) == 20
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -122,9 +122,7 @@ struct Parameters {
 
 struct NoParam {};
 
-void Write(Parameters, const NoParam&)
-{
-}
+void Write(Parameters, const NoParam&) {}
 void Write(Parameters out, const AxesParam& p)
 {
     out.Ints("axes", p.axes);
@@ -184,8 +182,7 @@ public:
     Kernel(const InputsImmutableInfoList& inputs, const OutputsImmutableInfoList& outputs, Param param,
            const std::string& name, const char* kernel)
         : InternalOp(inputs, outputs, name), param_(std::move(param)), kernel_(kernel)
-    {
-    }
+    {}
 
     InternalStatus UpdateParam(const void* param) override
     {
@@ -229,18 +226,24 @@ InternalOpPtr Make(const char* kernel, const InputsImmutableInfoList& inputs, co
 }
 
 // The kernels that the device computes, by the names that MindSpore asks for.
-constexpr const char* KERNELS[] = {
-    kInternalMatMulOpName,         kInternalMultiWeightMatmulOpName,    kInternalTransBMMTransOpName,
-    kInternalPagedAttentionOpName, kInternalFlashAttentionScoreOpName,  kInternalReshapeAndCacheOpName,
-    kInternalAddRmsNormOpName,     kInternalApplyRotaryPosEmbOpName,    kInternalSwiGLUOpName,
-    kInternalSwishOpName,          kInternalFastGeLUOpName,             kInternalSoftmaxOpName,
-    kInternalAddLayerNormOpName,   kInternalFusedAddTopkDivOpName};
+constexpr const char* KERNELS[] = {kInternalMatMulOpName,
+                                   kInternalMultiWeightMatmulOpName,
+                                   kInternalTransBMMTransOpName,
+                                   kInternalPagedAttentionOpName,
+                                   kInternalFlashAttentionScoreOpName,
+                                   kInternalReshapeAndCacheOpName,
+                                   kInternalAddRmsNormOpName,
+                                   kInternalApplyRotaryPosEmbOpName,
+                                   kInternalSwiGLUOpName,
+                                   kInternalSwishOpName,
+                                   kInternalFastGeLUOpName,
+                                   kInternalSoftmaxOpName,
+                                   kInternalAddLayerNormOpName,
+                                   kInternalFusedAddTopkDivOpName};
 
 }  // namespace
 
-HostRunInfoComm::HostRunInfoComm(uint32_t blocks) : block_dim_(blocks)
-{
-}
+HostRunInfoComm::HostRunInfoComm(uint32_t blocks) : block_dim_(blocks) {}
 uint32_t HostRunInfoComm::GetBlockDim() const
 {
     return block_dim_;
@@ -249,8 +252,7 @@ uint32_t HostRunInfoComm::GetBlockDim() const
 InternalOp::InternalOp(const InputsImmutableInfoList& inputs, const OutputsImmutableInfoList& outputs,
                        const std::string& name)
     : inputs_ii_(inputs), outputs_ii_(outputs), op_name_(name)
-{
-}
+{}
 InternalStatus InternalOp::Init()
 {
     return InitImpl();
@@ -312,9 +314,7 @@ bool IsInternalKernelDtypesSupported(const std::string name, InputDataTypes inpu
     return false;
 }
 
-void SetLogFunction(LogFuncPtr)
-{
-}
+void SetLogFunction(LogFuncPtr) {}
 
 #define DEFINE_KERNEL(FUNCTION, NAME)                                                                      \
     InternalOpPtr FUNCTION(const InputsImmutableInfoList& inputs, const OutputsImmutableInfoList& outputs, \

@@ -34,6 +34,10 @@ def fill_diagonal(x: Array, fill_value: float = 0.0, wrap: int = 0) -> Array:
     return result
 
 
+def split_at(split_dim: Array, x: Array, num_split: int) -> list[Array]:
+    return np.split(x, num_split, int(split_dim.reshape(())))
+
+
 def split_v(x: Array, sizes: Array, split_dim: Array) -> list[Array]:
     return np.split(x, np.cumsum(sizes.reshape(-1))[:-1], int(split_dim.reshape(())))
 

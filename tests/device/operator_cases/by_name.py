@@ -346,6 +346,7 @@ CASES = {
     "Sort": fixed(
         [X], lambda x: -np.sort(-x, 1), lambda x: np.argsort(-x, 1).astype(np.int32), axis=-1, descending=1
     ),
+    "Split": fixed([_numbers(1), X], lambda _, x: x[:, :2], lambda _, x: x[:, 2:], num_split=2),
     "SplitD": fixed([X], lambda x: x[:, :2], lambda x: x[:, 2:], split_dim=1, num_split=2),
     "SplitVD": fixed([X], lambda x: x[:, :1], lambda x: x[:, 1:], split_dim=1, size_splits=[1, 3], num_split=2),
     "SquareSumAll": fixed([X, X], lambda a, _: np.array((a * a).sum()), lambda _, b: np.array((b * b).sum())),
