@@ -31,7 +31,10 @@ def run_internal(name: str, values: list[Any]) -> None:
     inputs, outputs, named = _divided(values)
     parameters = dict(zip(named[0::2], named[1::2], strict=True))
     if name == "ReshapeAndCache":
-        _write_cache(*inputs)
+        key, value, key_cache, value_cache, slots = inputs
+        for new, cache in ((key, key_cache), (value, value_cache)):
+            if new is not None and cache is not None and slots is not None:
+                _write_cache(new, cache, slots)
         return
     results = KERNELS[name](*[None if tensor is None else tensor.read() for tensor in inputs], **parameters)
     for tensor, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
@@ -45,16 +48,12 @@ def _divided(values: list[Any]) -> tuple[list[Tensor | None], list[Tensor | None
     return values[1:middle], values[middle + 1 : end], values[end:]
 
 
-def _write_cache(
-    key: Tensor, value: Tensor | None, key_cache: Tensor, value_cache: Tensor | None, slots: Tensor
-) -> None:
-    """Each token's key and value go into the row of the cache that its slot names; it has none below 0."""
+def _write_cache(new: Tensor, cache: Tensor, slots: Tensor) -> None:
+    """What is new of each token goes into the row of the cache that its slot names; it has none below 0."""
     places = slots.read().reshape(-1)
     kept = np.flatnonzero(places > _UNSEEN)
-    for new, cache in ((key, key_cache), (value, value_cache)):
-        if new is not None and cache is not None:
-            rows = cache.memory().reshape(cache.shape[0] * cache.shape[1], -1)
-            rows[places[kept]] = new.memory().reshape(len(places), -1)[kept]
+    rows = cache.memory().reshape(cache.shape[0] * cache.shape[1], -1)
+    rows[places[kept]] = new.memory().reshape(len(places), -1)[kept]
 
 
 def matmul(
@@ -130,10 +129,10 @@ def rotary(
     size, tokens = cos.shape[-1], query.reshape(-1, query.shape[-1]).shape[0]
     counts = [] if lengths is None else lengths.reshape(-1).tolist()
     rows = np.concatenate([np.arange(n) for n in counts]) if sum(counts) == tokens else np.arange(tokens)
-    angles = [x.reshape(-1, size)[rows][:, None] for x in (cos, sin)]
+    cos, sin = (x.reshape(-1, size)[rows][:, None] for x in (cos, sin))
 
     def turned(x: Array) -> Array:
-        return rotary_position_embedding(x.reshape(tokens, -1, size), *angles, cos_format % 2).reshape(x.shape)
+        return rotary_position_embedding(x.reshape(tokens, -1, size), cos, sin, cos_format % 2).reshape(x.shape)
 
     return turned(query), turned(key)
 
