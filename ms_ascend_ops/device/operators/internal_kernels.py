@@ -15,7 +15,7 @@ import numpy as np
 from ms_ascend_ops.device.operators.attention import flash_attention_score, rotary_position_embedding
 from ms_ascend_ops.device.operators.elementwise import sigmoid, silu
 from ms_ascend_ops.device.operators.experts import swi_glu
-from ms_ascend_ops.device.operators.memory import Array, Tensor
+from ms_ascend_ops.device.operators.memory import Array, Tensor, watchers
 from ms_ascend_ops.device.operators.normalization import add_layer_norm, add_rms_norm
 from ms_ascend_ops.device.operators.reductions import softmax
 
@@ -53,7 +53,12 @@ def _write_cache(new: Tensor, cache: Tensor, slots: Tensor) -> None:
     places = slots.read().reshape(-1)
     kept = np.flatnonzero(places > _UNSEEN)
     rows = cache.memory().reshape(cache.shape[0] * cache.shape[1], -1)
-    rows[places[kept]] = new.memory().reshape(len(places), -1)[kept]
+    values = new.memory()
+    watchers.reads(values)
+    for token in kept:
+        row = rows[places[token]]
+        row[...] = values.reshape(len(places), -1)[token]
+        watchers.writes(row)
 
 
 def matmul(
