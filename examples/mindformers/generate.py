@@ -73,12 +73,15 @@ def main() -> None:
         ms.set_context(jit_config={"jit_level": "O0", "infer_boost": "on"})
     net = network(name, folder, mode)
     net.set_train(False)
-    expected = json.loads((folder / "tokens.json").read_text())[dtype()]
-    for prompt, tokens in zip(PROMPTS, expected, strict=True):
+    expected = json.loads((folder / "tokens.json").read_text())
+    # In float16 two tokens may be as good to rounding: then it is transformers in float32 that chooses the same one.
+    for place, prompt in enumerate(PROMPTS):
         net._exec_add_flags = True  # MindFormers leaves a Llama in PyNative mode as it was for the last token
         (made,) = net.generate([prompt], max_new_tokens=NEW_TOKENS, do_sample=False)
-        print(f"{name}: {made.tolist()}", "as transformers" if made.tolist() == tokens else f"NOT AS {tokens}")
-        if made.tolist() != tokens:
+        same = [kind for kind in dict.fromkeys((dtype(), "float32")) if made.tolist() == expected[kind][place]]
+        known = f"as transformers in {same[0]}" if same else f"NOT AS {expected[dtype()][place]}"
+        print(f"{name}: {made.tolist()}", known)
+        if not same:
             sys.exit(1)
 
 
