@@ -476,21 +476,25 @@ clients() {
     clients_mindnlp "$@"
 }
 
+# need_version OPTION VERSION EXAMPLE
+need_version() {
+    if [[ ! "$2" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
+        echo "build.sh: test $1 needs a version, e.g. test $1 $3" >&2
+        return 2
+    fi
+}
+
 # The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
 other_mindspore() {
     local version="${1:-}"
-    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
-        echo "build.sh: test --mindspore needs a version, e.g. test --mindspore 2.8.0" >&2
-        return 2
-    fi
+    need_version --mindspore "$version" 2.8.0 || return 2
     enter "mindspore-$version" "MindSpore $version"
     logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
         "mindspore==$version"
     run_pytest -rs tests "${@:2}"
 }
 
-# torch_npu wants PyTorch of its own version, which comes with libraries of CUDA; its other requirements are PyTorch's. It
-# runs on the emulated device.
+# torch_npu wants PyTorch of its own version; its other requirements are PyTorch's. It runs on the emulated device.
 clients_torch_npu() {
     enter clients-torch-npu "torch_npu and what it needs"
     logged torch_npu_install python -m pip install --no-build-isolation --editable ".[test]" "torch==2.13.0" \
@@ -502,10 +506,7 @@ clients_torch_npu() {
 # The operators in another PyTorch, with a transformers that goes with those that torch_npu has.
 other_torch() {
     local version="${1:-}"
-    if [[ ! "$version" =~ ^2\.[0-9]+\.[0-9]+ ]]; then
-        echo "build.sh: test --torch needs a version, e.g. test --torch 2.6.0" >&2
-        return 2
-    fi
+    need_version --torch "$version" 2.6.0 || return 2
     enter "torch-$version" "PyTorch $version"
     logged "torch-$version" python -m pip install --no-build-isolation --editable ".[test]" "torch==$version" \
         "transformers==4.57.1" "numpy<2"

@@ -143,12 +143,12 @@ def dtype_name(dtype: Any) -> str:
 
 def has_fault(name: str) -> bool:
     """Whether this MindSpore has one of `FAULTS`, on the device of this moment."""
-    (fault,) = (fault for fault in FAULTS if fault.name == name)
     concerned = not name.endswith("on a CPU") or device_target() == "CPU"
-    return concerned and _is_in(fault)
+    return concerned and _is_in_this_version(name)
 
 
-def _is_in(fault: Fault) -> bool:
+def _is_in_this_version(name: str) -> bool:
+    (fault,) = (fault for fault in FAULTS if fault.name == name)
     return fault.first <= version()[: len(fault.first)] <= fault.last
 
 
@@ -179,7 +179,9 @@ def _ones_like(tensor: Any) -> Any:
 
 
 # For graphs, too, which take no question of the version. On every device: it may change after this import.
-zeros_like, ones_like = (_zeros_like, _ones_like) if _is_in(FAULTS[0]) else (ms.ops.zeros_like, ms.ops.ones_like)
+zeros_like, ones_like = ms.ops.zeros_like, ms.ops.ones_like
+if _is_in_this_version("bfloat16 on a CPU"):
+    zeros_like, ones_like = _zeros_like, _ones_like
 
 _find_jit_context = private("jit_context")
 

@@ -20,7 +20,7 @@ from networks import NETWORKS, NEW_TOKENS, PROMPTS, SIZES
 
 
 def dtype() -> str:
-    """What networks compute with: MindSpore's ApplyRotaryPosEmb, for one, takes no float32 on an NPU."""
+    """Choose what networks compute with: MindSpore's ApplyRotaryPosEmb takes no float32 on an NPU."""
     return "float16" if ms.get_context("device_target") == "Ascend" else "float32"
 
 

@@ -158,12 +158,12 @@ def check_mindspore(version: str, label: str) -> None:
 
 
 def is_later(version: str) -> bool:
-    """Whether a MindSpore has primitives that the installed one may lack."""
+    """Tell whether a MindSpore has primitives that the installed one may lack."""
     return _minor(version) > _minor(ms.__version__)
 
 
 def written_later(version: str, label: str) -> str:
-    """What to do about a file of a later MindSpore that does not run."""
+    """Say what to do about a file of a later MindSpore that does not run."""
     return (
         f"{label} was written by MindSpore {version}, and this is {ms.__version__}: upgrade MindSpore, or export the "
         "network with this version"

@@ -26,7 +26,7 @@ PREFIX = "MS_ASCEND_EMULATED_"  # of the variables with the settings of a device
 
 # Variables of CANN that name folders, besides those that are set here: of another CANN none may stay.
 _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
-# MindSpore's inference needs the threads that a host of an NPU has (kernels/device/internal_kernels/host_cores.cpp).
+# MindSpore's inference needs the threads that a host of an NPU has: this makes it believe in as many cores as below.
 _HOST_CORES = HOME / "lib64/host/libms_ascend_host_cores.so"
 _MANY_CORES = 32
 

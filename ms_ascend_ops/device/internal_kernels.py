@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ms_ascend_ops.library import LIBRARY
 
-__all__ = ["LIBRARY_NAME", "SOURCES", "client", "compile_arguments", "stub"]
+__all__ = ["LIBRARY_NAME", "PREFIX", "SOURCES", "client", "compile_arguments", "stub"]
 
 LIBRARY_NAME = "libms_kernels_internal.so"
 SOURCES = LIBRARY.parent / "cann/internal_kernels"
@@ -19,7 +19,7 @@ PREFIX = b"_ZN9mindspore8internal"  # of the functions that the plugin wants of 
 
 
 def client() -> tuple[Path, Path] | None:
-    """The library of MindSpore that calls the kernels, and the folder of their headers; None: it has neither."""
+    """Find the library of MindSpore that calls the kernels, and the folder of their headers; None: it has neither."""
     spec = find_spec("mindspore")
     for folder in spec.submodule_search_locations or () if spec else ():
         ascend = Path(folder, "lib/plugin/ascend")
@@ -30,11 +30,11 @@ def client() -> tuple[Path, Path] | None:
 
 
 def compile_arguments(headers: Path) -> list[str]:
-    """What g++ gets beside its input, the functions of `stub`."""
+    """List what g++ is given beside its input, the functions of `stub`."""
     folders = [f"-I{folder}" for folder in (headers, SOURCES)]
     return ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", *folders, str(SOURCES / "internal_kernels.cpp")]
 
 
 def stub(name: str) -> str:
-    """A function that the kernels do not have: it gives way to one of theirs, and else tells that it is missing."""
+    """Write a function that gives way to one of the kernels' own, and otherwise tells that it is missing."""
     return f'__attribute__((weak)) long {name}() {{ return MsAscendDeviceMissing("{name}"); }}'

@@ -45,6 +45,7 @@ def attention(q, k, v, scale, seen=None):
 
 
 def close(found, golden):
+    """Computed in float32: sums of up to 16 products, and an exponential, round by some 1e-6."""
     assert_close(found, golden, rtol=1e-5, atol=1e-6)
 
 
@@ -81,6 +82,8 @@ def test_products(draw):
     close(run("MatMul", [x, weight, bias], y.shape, **shape, with_bias=1, with_relu=1)[0], np.maximum(y + bias, 0))
     fast = y / (1 + np.exp(-1.702 * y))
     close(run("MatMul", [x, weight], y.shape, **shape, with_fast_gelu=1)[0], fast)
+    tanh = 0.5 * y * (1 + np.tanh((2 / np.pi) ** 0.5 * (y + 0.044715 * y**3)))
+    close(run("MatMul", [x, weight], y.shape, **shape, with_gelu=1)[0], tanh)
     weights = draw(3, 8, 5)
     order = {"perm_in": [1, 0, 2], "perm_out": [1, 0, 2]}
     golden = np.einsum("abk,bkn->abn", x.astype(np.float64), weights)
@@ -140,6 +143,19 @@ def test_sequences_behind_each_other(draw, size):
             query_lengths=[],
             key_lengths=[],
         )
+
+
+@pytest.mark.parametrize(("mode", "after"), [(4, 1), (2, 0)], ids=["a band", "causal"])
+def test_a_batch_as_cann_has_it(draw, mode, after):
+    """The layout BSH; sparse mode 4 hides what is more than one behind or ahead."""
+    query, key, value = draw(2, 5, 16), draw(2, 5, 8), draw(2, 5, 8)
+    about = {"heads": 4, "scale": 0.5, "layout": 0, "before": 1, "after": after, "mode": mode}
+    inputs = [query, key, value, None, np.ones((5, 5), np.float32)]
+    (found,) = run("FlashAttentionScore", inputs, query.shape, **about, query_lengths=[], key_lengths=[])
+    seen = np.tri(5, 5, after, dtype=bool) & ~(np.tri(5, 5, -2, dtype=bool) & (mode == 4))
+    for one, q, k, v in zip(found, query, key, value, strict=True):
+        golden = attention(q.reshape(5, 4, 4), k.reshape(5, 2, 4), v.reshape(5, 2, 4), 0.5, seen)
+        close(one, golden.reshape(5, 16))
 
 
 def test_a_cache_is_written_and_read_by_pages(draw):

@@ -1,6 +1,6 @@
 """MindSpore's own fused kernels for inference, by the parameters of their headers: see ../internal_kernels.py.
 
-What they mean is what MindSpore's graph passes put them in place of, and what its documentation says of the primitives
+Each computes what MindSpore's graph passes replace by it, or what MindSpore documents of the primitives
 `PagedAttention`, `ReshapeAndCache` and `FlashAttentionScore`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.device.operators.attention import flash_attention_score, rotary_position_embedding
-from ms_ascend_ops.device.operators.elementwise import sigmoid, silu
+from ms_ascend_ops.device.operators.elementwise import gelu_tanh, sigmoid, silu
 from ms_ascend_ops.device.operators.experts import swi_glu
 from ms_ascend_ops.device.operators.memory import Array, Tensor, watchers
 from ms_ascend_ops.device.operators.normalization import add_layer_norm, add_rms_norm
@@ -23,7 +23,6 @@ __all__ = ["KERNELS", "run_internal"]
 
 _LAYOUTS = ("BSH", "BNSD", "SBH", "BSND", "TND", "TH", "NSD", "SH")  # InputLayoutMode
 _LOOK_AHEAD = 2  # MaskType: some new tokens of a sequence do not see those behind them
-_UNSEEN = -1  # a slot of a cache that is none
 
 
 def run_internal(name: str, values: list[Any]) -> None:
@@ -49,15 +48,15 @@ def _divided(values: list[Any]) -> tuple[list[Tensor | None], list[Tensor | None
 
 
 def _write_cache(new: Tensor, cache: Tensor, slots: Tensor) -> None:
-    """What is new of each token goes into the row of the cache that its slot names; it has none below 0."""
+    """Write the key or value of each token into the row of the cache that its slot names; a slot below 0 is none."""
     places = slots.read().reshape(-1)
-    kept = np.flatnonzero(places > _UNSEEN)
+    kept = np.flatnonzero(places >= 0)
     rows = cache.memory().reshape(cache.shape[0] * cache.shape[1], -1)
-    values = new.memory()
+    values = new.memory().reshape(len(places), -1)
     watchers.reads(values)
     for token in kept:
         row = rows[places[token]]
-        row[...] = values.reshape(len(places), -1)[token]
+        row[...] = values[token]
         watchers.writes(row)
 
 
@@ -74,13 +73,15 @@ def matmul(
     with_bias: int = 0,
     with_sigmoid_add: int = 0,
 ) -> Array:
-    if with_sigmoid_add or with_gelu:
-        raise NotImplementedError("a product with sigmoid and sum, or with GELU, is not emulated")
+    if with_sigmoid_add:
+        raise NotImplementedError("a product with sigmoid and sum is not emulated")
     y = _product(x, weight, transpose_a, transpose_b)
     if with_bias and bias is not None:
         y = y + bias
     if with_relu:
         return np.maximum(y, 0)
+    if with_gelu:  # MindSpore's primitive GeLU is the one with tanh
+        return gelu_tanh(y)
     return fast_gelu(y) if with_fast_gelu else y
 
 
@@ -97,7 +98,7 @@ def multi_weight_matmul(
     fused: int,
     split_two: int,
 ) -> tuple[Array, ...]:
-    """The columns of one product by the weights that were joined for it, with SiLU on one of them."""
+    """Divide the columns of one product by the weights that were joined for it, with SiLU on one of them."""
     if fused and not split_two:
         raise NotImplementedError("a product with SiLU and fast GELU is not emulated")
     y = _product(x, weight, transpose_a, transpose_b)
@@ -161,8 +162,7 @@ def flash_attention(
     """The layouts of a batch as CANN's operator; TH: sequences behind each other, with their lengths."""
     name = _LAYOUTS[layout]
     if name != "TH":
-        wide = 2**31 - 1 if mode else after
-        arguments = (query, key, value, shift, None, None, mask, None, scale, 1.0, before, wide, heads, name, 0, mode)
+        arguments = (query, key, value, shift, None, None, mask, None, scale, 1.0, before, after, heads, name, 0, mode)
         return flash_attention_score(*arguments)[3]
     if shift is not None:
         raise NotImplementedError("FlashAttentionScore with positions that are added (ALiBi) is not emulated in TH")
@@ -200,7 +200,7 @@ def paged_attention(
     if quantized or scales is not None or offsets is not None or alibi is not None:
         raise NotImplementedError("PagedAttention with a quantized cache, or with ALiBi, is not emulated")
     if values is None or value_size:  # latent heads: values are the first elements of their keys
-        values = keys[..., :value_size]
+        values = keys[..., : value_size or None]
     q = query.reshape(-1, heads, keys.shape[-1])
     given = lengths.reshape(-1)
     new = [int(n) for n in query_lengths] or [1] * len(given)
