@@ -51,13 +51,16 @@ def main(arguments: list[str]) -> int:
     while (stream := engine.MsAscendEngineNext()) >= 0:
         threading.Thread(target=engine.MsAscendEngineRunStream, args=(stream,), daemon=True).start()
     if clock:
-        clock.write(_trace_path(Path(trace), device))
+        path = _trace_path(Path(trace), device)
+        clock.write(path)
+        sys.stderr.write(f"{clock.report()}\ntimeline: {path}, for chrome://tracing or ui.perfetto.dev\n")
+        sys.stderr.flush()
     sys.stdout.flush()
     os._exit(0)  # streams may still be running
 
 
 def _prepare(kernels: Path) -> None:
-    """What the first calls would wait for."""
+    """Do what the first calls would wait for."""
     _operators()
     if kernels.resolve() == library.LIBRARY and not os.environ.get(_OPERATORS):
         library.native()  # compiles its loops
@@ -82,7 +85,7 @@ def _run_operator(call: int, size: int, error: int, error_bytes: int) -> int:
 
 
 def _watch_memory(engine: ctypes.CDLL) -> None:
-    """With --check: operators may not read what nobody has written."""
+    """Switch --check on: operators may not read what nobody has written."""
     engine.MsAscendEngineShadowShift.restype = ctypes.c_uint64
     if shift := engine.MsAscendEngineShadowShift():
         from ms_ascend_ops.device import shadow
@@ -109,7 +112,7 @@ def _predictor(clock: Clock) -> Callable[[int, bytes, int | None, int, int], int
 
 
 def _trace_path(path: Path, device: int) -> Path:
-    """Where the trace of a device goes: of the only one there, else with its number in the name."""
+    """Return where the trace of a device goes: of the only one there, else with its number in the name."""
     several = int(os.environ.get("MS_ASCEND_EMULATED_DEVICES") or 1) > 1
     return path.with_name(f"{path.stem}.device{device}{path.suffix}") if several else path
 
