@@ -101,8 +101,9 @@ class Operator:
         for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
         """
         name = self.signature.name
+        on_npu = _by_the_dispatcher if self.signature.writes else self.on_npu  # it counts changes
         function: Callable[..., Any] = native().direct_call(
-            _torch(), name, self.count, self.lowered, self.run, self.on_npu, self.attributes
+            _torch(), name, self.count, self.lowered, self.run, on_npu, self.attributes
         )
         return function
 
@@ -375,6 +376,10 @@ def _refuse(operator: Operator, key: str) -> Callable[..., Any]:
         raise RuntimeError(f"{operator.signature.name}: there is no kernel for {key} tensors")
 
     return refuse
+
+
+def _by_the_dispatcher(*_: Any) -> Any:
+    return NotImplemented
 
 
 @cache
