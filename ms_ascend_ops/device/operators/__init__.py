@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.device import communication
 from ms_ascend_ops.device.aclnn_table import Parameter, Row, rows
+from ms_ascend_ops.device.operators import communication
 from ms_ascend_ops.device.operators.calls import read_call
 from ms_ascend_ops.device.operators.internal_kernels import run_internal
 from ms_ascend_ops.device.operators.memory import Tensor, write_shapes
