@@ -142,7 +142,7 @@ def in_pytorch(network: Network, level: str) -> Iterator[tuple[str, Call]]:
 
 
 def in_onnx_runtime(network: Network, level: str, threads: int, folder: Path) -> Iterator[tuple[str, Call]]:
-    """With all of its own optimisations, and with the operators."""
+    """Optimise with all of its own passes, and with the operators."""
     import onnxruntime
     import torch
 

@@ -77,7 +77,7 @@ def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
 
 
 def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: float) -> None:
-    """Where every case of ours stands under the roof that memory and arithmetic make.
+    """Draw where every case of ours stands under the roof that memory and arithmetic make.
 
     A roof's slope is the memcpy of the largest case, its ridge the `peak`; a dashed one is the fastest memcpy of any
     case, which runs in cache. A point is our direct call; a thin line leads to the fastest of the others. Cases without

@@ -21,7 +21,7 @@ COPIES = [name for name, provider in PROVIDERS.items() if provider.is_copy]
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Where this was measured, and with what."""
+    """Return where this was measured, and with what."""
     import mindspore
 
     versions = {"ms_ascend_ops": __version__, "mindspore": mindspore.__version__, "python": platform.python_version()}

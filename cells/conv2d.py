@@ -174,12 +174,12 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
 
 
 def is_convolution(cell: nn.Cell) -> bool:
-    """Of MindSpore, not of a class that is derived from it: that may compute something else."""
+    """Tell whether it is MindSpore's own, not of a derived class: that may compute something else."""
     return type(cell).__name__ == "Conv2d" and type(cell).__module__.startswith("mindspore.")
 
 
 def settings(layer: nn.Cell) -> dict[str, Any] | None:
-    """What `ops.conv2d` is called with for a layer of MindSpore beside tensors; None if it pads with something else
+    """Return arguments of `ops.conv2d` for a layer of MindSpore, beside tensors; None if it pads with something else
     than zeros.
     """
     if getattr(layer, "padding_mode", "zeros") != "zeros":

@@ -158,7 +158,7 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
 
 
 def _norm_of(layer: nn.Cell, data_format: str) -> GroupNorm:
-    """As a layer of ours, with its parameters themselves."""
+    """Return a layer of ours, with the very same parameters."""
     if isinstance(layer, GroupNorm):
         return layer
     kind = type(layer)

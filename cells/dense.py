@@ -119,5 +119,5 @@ class Dense(nn.Cell):  # type: ignore[misc]
 
 
 def _is_linear(cell: nn.Cell) -> bool:
-    """Of MindSpore, not of a class that is derived from it: that may compute something else."""
+    """Tell whether it is MindSpore's own, not of a derived class: that may compute something else."""
     return type(cell) in (nn.Dense, mint.nn.Linear) and getattr(cell, "activation", None) is None

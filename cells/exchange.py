@@ -14,7 +14,7 @@ _LISTS = (nn.CellList, nn.SequentialCell)  # of cells that numbers name
 
 
 def named_as_before(make: Callable[[], nn.Cell], parameters: list[Any]) -> nn.Cell:
-    """What `make` makes; the parameters keep their names, in front of which MindSpore puts a prefix."""
+    """Return what `make` makes; the parameters keep their names, in front of which MindSpore puts a prefix."""
     names = [(parameter, parameter.name) for parameter in parameters]
     made = make()
     for parameter, name in names:

@@ -27,7 +27,7 @@ _GATING = {
 
 
 def is_block(cell: nn.Cell) -> bool:
-    """Whether a cell looks like a block of experts: whether it can be read shows later."""
+    """Tell whether a cell looks like a block of experts: whether it can be read shows later."""
     return hasattr(cell, "experts")
 
 
@@ -95,7 +95,7 @@ def _router(block: nn.Cell) -> Any:
 
 
 def _products(block: nn.Cell) -> list[Any]:
-    """Of experts that are cells: their products, gate, up and down of each."""
+    """Return the products of experts that are cells: gate, up and down of each."""
     experts = getattr(block, "experts", None)
     experts = list(experts) if isinstance(experts, (nn.CellList, nn.SequentialCell, list, tuple)) else []
     named = [n for n in _NAMES if experts and all(hasattr(e, part) for e in experts for part in n)]
@@ -122,5 +122,5 @@ def _has_bias(dense: Any) -> bool:
 
 
 def _stack(tensors: list[Tensor]) -> Tensor:
-    """In float32, as MindSpore stacks no bfloat16 on a CPU."""
+    """Stack in float32, as MindSpore stacks no bfloat16 on a CPU."""
     return stock.stack([tensor.astype(ms.float32) for tensor in tensors]).astype(tensors[0].dtype)

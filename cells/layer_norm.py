@@ -89,7 +89,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         return layer_norm(x, gamma, beta, self.epsilon, self.activation)[0]
 
     def _axes_before_gamma(self, rank: int) -> int:
-        """How many axes are normalized over that gamma does not have."""
+        """Return how many axes are normalized over that gamma does not have."""
         norm, params = self.begin_norm_axis, self.begin_params_axis
         norm = rank - norm if norm >= 0 else -norm
         params = rank - params if params >= 0 else -params

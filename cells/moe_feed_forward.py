@@ -257,7 +257,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
 
 
 def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
-    """Whether the block returns logits, too. What it computes must be what the layer does."""
+    """Tell whether the block returns logits, too. What it computes must be what the layer does."""
     dtype, hidden = layer.dtype, layer.hidden_size
     x = Tensor(np.random.default_rng(0).normal(size=(2, 16, hidden)).astype(np.float32)).astype(dtype)
     training = block.training

@@ -174,7 +174,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
 
     def method(self, n: int) -> Method:
-        """How n rows of x are multiplied, and why.
+        """Return how n rows of x are multiplied, and why.
 
         Args:
             n: the number of rows.
@@ -275,7 +275,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _add(x: Tensor, bias: Tensor) -> Tensor:
-    """In float, as the gradient of the bias is a sum, which MindSpore's CPU does not have of bfloat16."""
+    """Add in float32, as the gradient of the bias is a sum, which MindSpore's CPU does not have of bfloat16."""
     return (x.astype(ms.float32) + bias.astype(ms.float32)).astype(x.dtype)
 
 
@@ -284,12 +284,12 @@ def _first_rows(x: Tensor, rows: int) -> Tensor:
 
 
 def _more_rows(x: Tensor, rows: int) -> Tensor:
-    """With rows of zeros behind it."""
+    """Append rows of zeros."""
     return ops.cat((x.astype(ms.float32), ops.zeros((rows, x.shape[1]), ms.float32))).astype(x.dtype)
 
 
 def _suits(weight: Tensor, density: float | None) -> bool:
-    """Whether a weight has values, and few of them, unless it is going to be pruned."""
+    """Tell whether a weight has values, and few of them, unless it is going to be pruned."""
     if not (weight.astype(ms.float32).asnumpy() != 0).any():
         return False
     return density is not None or bool(CSR.of(Tensor(weight)).method(math.inf).name != "dense")

@@ -103,7 +103,7 @@ class _O1:
             cell.cell_list = list(cell._cells.values())
 
     def lowers(self, kind: type) -> bool:
-        """Whether a layer of MindSpore's, or one that is derived from it, is one that computes in half precision."""
+        """Tell whether a layer of MindSpore's, or one derived from it, is one that computes in half precision."""
         if self.white is not None:
             cells = tuple(c for c in self.white if isinstance(c, type) and issubclass(c, nn.Cell))
             return issubclass(kind, cells)

@@ -159,7 +159,7 @@ def prefer(implementation: str, *operators: str) -> None:
 
 
 def preference(operator: str) -> str:
-    """What `prefer` or MS_ASCEND_OPS_PREFER say of an operator: "ours" or "cann".
+    """Return what `prefer` or MS_ASCEND_OPS_PREFER say of an operator: "ours" or "cann".
 
     Raises:
         ValueError: MS_ASCEND_OPS_PREFER cannot be read.
@@ -173,7 +173,7 @@ def preference(operator: str) -> str:
 def chosen_implementation(
     operator: str, attributes: Mapping[str, Any] | None = None, device_target: str | None = None
 ) -> Choice:
-    """Who computes an operator, and why.
+    """Tell which implementation computes an operator, and why.
 
     Args:
         operator: name such as "rms_norm".

@@ -35,7 +35,7 @@ def driver_version() -> str | None:
 
 
 def chip_name() -> str:
-    """What operators run on with the present `device_target`: "cpu", or the name of the chip, e.g. "ascend910b"."""
+    """Tell what operators run on with this `device_target`: "cpu", or the name of the chip, e.g. "ascend910b"."""
 
     import mindspore as ms  # noqa: PLC0415 - the rest works without
 

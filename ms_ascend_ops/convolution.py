@@ -20,7 +20,7 @@ Phase = tuple[int, int, int, int]
 
 
 def phases(size: int, stride: int, dilation: int, before: int, after: int) -> list[Phase | None]:
-    """How the gradient of x comes about along one dim, for a kernel of this size: a phase for each place i modulo
+    """Return the phases of the gradient of x along one dim, for a kernel of this size: one for each place i modulo
     stride, None where no tap reaches it. Each convolution has the same number of places, with `stride` times that at
     least as many as x has.
 
@@ -42,7 +42,7 @@ def phases(size: int, stride: int, dilation: int, before: int, after: int) -> li
 
 
 def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes, of the rows and columns of a kernel, the parts of the gradient of x: of each phase the first row and
+    """Return what makes the gradient of x by parts, of rows and columns of a kernel: of each phase the first row and
     column of the kernel, the distances of those that follow, and `convolution(**attributes)`.
     """
     a = attributes

@@ -73,7 +73,7 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
-    """With the shape that it had with input channels before output channels, group by group; its memory has not."""
+    """Reshape to input channels before output channels, group by group; the order in memory stays."""
     shape = weight.shape
     outs, ins = shape[0] // groups, shape[3 if last else 1] * groups
     if _are_known(shape) and shape[0] == ins:
@@ -89,7 +89,7 @@ def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
 
 
 def _stock_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
-    """What makes, of the output channels and the size of the kernel, MindSpore's operator."""
+    """Return what makes, of the output channels and the size of the kernel, MindSpore's operator."""
     a = attributes
 
     @lru_cache

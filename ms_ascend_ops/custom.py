@@ -354,7 +354,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         )
 
     def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Routed:
-        """What asks a router who answers a call."""
+        """Return what asks a router who answers a call."""
         attributes = self._attributes(values)
 
         def of_library(path: Path | None) -> Callable[..., Any]:
@@ -451,7 +451,7 @@ def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callab
 
 
 def _reg_info(signature: registry.Signature) -> dict[str, Any]:
-    """What MindSpore wants to know of an aclnn operator: names, dtypes, and the types of the attributes."""
+    """Return what MindSpore wants to know of an aclnn operator: names, dtypes, and the types of the attributes."""
     info = ops.CustomRegOp(signature.cann_type)
     for index, tensor in enumerate(signature.inputs):
         info.input(index, tensor.name, "optional" if tensor.optional else "required")

@@ -42,7 +42,7 @@ recording: Callable[[], bool] = getattr(getattr(_EXECUTOR, "_executor", None), "
 
 
 def usable() -> bool:
-    """Whether calls may take the fast path now: nothing but the kernel has to see them."""
+    """Tell whether calls may take the fast path now: nothing but the kernel has to see them."""
     return not traced()
 
 

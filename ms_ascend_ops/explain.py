@@ -61,7 +61,7 @@ class Explanation:
 
     @property
     def bytes_in(self) -> int:
-        """Of the inputs, each read once."""
+        """Return the bytes of the inputs, each read once."""
         return sum(_size(dtype, shape) for _, dtype, shape in self.inputs)
 
     @property
@@ -70,7 +70,7 @@ class Explanation:
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """What the sources say: kernel, plan, tiling, tiling_plan and fields."""
+        """Return what the sources say: kernel, plan, tiling, tiling_plan and fields."""
         return dict(_notes().get(self.signature.name, {}))
 
 

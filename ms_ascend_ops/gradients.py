@@ -91,7 +91,7 @@ def or_zeros(result: Tensor, summed: Tensor) -> Tensor:
 # Runs in Python, also while a graph is compiled.
 @ms.constexpr(check=False)  # type: ignore[untyped-decorator]
 def refuse_gradient(op: str) -> None:
-    """For the bprop of an operator that has none.
+    """Refuse, from the bprop of an operator that has no gradient.
 
     Raises:
         RuntimeError: always.
@@ -127,7 +127,7 @@ def as_dtype(tensor: Tensor, dtype: Any) -> Tensor:
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """As one matrix."""
+    """Reshape to one matrix."""
     if tensor.ndim == 2:
         return tensor
     rows = _rows(tensor.shape) if size_of(tensor) == 0 else -1  # which may be any number, of rows without elements

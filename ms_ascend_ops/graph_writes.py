@@ -21,15 +21,14 @@ from ms_ascend_ops.registry import Signature
 
 __all__ = ["describe_view", "note"]
 
-# What is a view of its first input in PyNative, without the endings View and Ext; TupleGetItem takes one of several.
+# These make views of their first input in PyNative. Names are without the endings View and Ext.
 _VIEWS = {
     *("BroadcastTo", "Chunk", "Diagonal", "ExpandDims", "Flatten", "Narrow", "Reshape", "Select", "Slice", "Split"),
-    *("SplitTensor", "SplitWithSize", "Squeeze", "StridedSlice", "Transpose", "TupleGetItem", "Unstack", "View"),
-    *("Unsqueeze", "tuple_getitem"),
+    *("SplitTensor", "SplitWithSize", "Squeeze", "StridedSlice", "Transpose", "Unstack", "Unsqueeze", "View"),
 }
 
-# These give their first input, as it is.
-_SAME = {"Depend", "Load"}
+# These give their first input, or an item of it, as it is: a tuple that the graph takes has whole tensors.
+_SAME = {"Depend", "Load", "TupleGetItem", "tuple_getitem"}
 
 
 @dataclass
@@ -46,7 +45,7 @@ _graphs: dict[str, _Writes] = {}  # by the phase
 
 
 def note(signature: Signature, tensors: tuple[dict[str, Any], ...]) -> None:
-    """What a primitive that is put into a graph will change."""
+    """Note what a primitive that is put into a graph will change."""
     if not _compiling:
         return
     for spec, tensor in zip(signature.inputs, tensors, strict=True):
@@ -57,7 +56,7 @@ def note(signature: Signature, tensors: tuple[dict[str, Any], ...]) -> None:
 
 
 def describe_view(tensor: Tensor) -> str:
-    """Of which part of another's memory a tensor is, if it is not the whole of its own."""
+    """Describe the part of another tensor's memory that this one is; empty if it is the whole of its own."""
     shape, strides, offset = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
     if strides != whole or offset != 0:
@@ -92,39 +91,46 @@ def _compile(compiled: Callable[..., Any], phase_of: Callable[..., str]) -> Call
 
 
 def _written_copy(graph: bytes, found: _Writes) -> str:
-    """What is wrong with a graph whose kernels write to views of its Parameters or inputs."""
+    """Return what is wrong with a graph whose kernels write to constants, or to views of its Parameters or inputs."""
     model = ModelProto()
     model.ParseFromString(graph)
     nodes = {node.name: node for node in model.graph.node}
     given = {value.name for value in model.graph.parameters}
+    constants = {value.key for value in model.graph.const_vals}
     for node in nodes.values():
         names = {a.name: a.value.str_val for a in node.attribute if a.name == "reg_op_name"}
         signature = found.operators.get(names.get("reg_op_name", ""))
         if node.op_type != "Custom" or signature is None:
             continue
         for spec, edge in zip(signature.inputs, node.input, strict=False):
-            if spec.name in signature.writes and (view := _view_of(edge.name, nodes, given)):
-                return (
-                    f"{signature.name}: {spec.name} is written in place and must be a whole Parameter or input of the"
-                    f" graph, got {view}, which is a copy in a graph; give it in the shape that the operator takes"
-                )
+            if spec.name not in signature.writes:
+                continue
+            source, views = _origin(edge.name, nodes)
+            if source in constants:
+                got = "a constant, which tensors of equal values share; make it a Parameter, or pass it as an argument,"
+                got += " in mindspore.mutable where it is part of a tuple or list"
+            elif source in given and views:
+                got = f"{' of '.join(views)} of {source}, which is a copy in a graph;"
+                got += " give it in the shape that the operator takes"
+            else:
+                continue
+            rule = "is written in place and must be a whole Parameter or input of the graph"
+            return f"{signature.name}: {spec.name} {rule}, got {got}"
     return ""
 
 
-def _view_of(name: str, nodes: dict[str, Any], given: set[str]) -> str:
-    """`Reshape of x`, if a value is a view of a Parameter or an input."""
-    views = []
+def _origin(name: str, nodes: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the value that this one is, or is a view of, and what makes the view, the last one first."""
+    views: list[str] = []
     while name in nodes:
         node = nodes[name]
         plain = node.op_type.removesuffix("View").removesuffix("Ext") or node.op_type
-        if node.op_type not in _SAME and plain not in _VIEWS:
-            return ""
+        if not node.input or (node.op_type not in _SAME and plain not in _VIEWS):
+            break
         if node.op_type not in _SAME:
             views.append(node.op_type)
-        if not node.input:
-            return ""
         name = node.input[0].name
-    return f"{' of '.join(views)} of {name}" if views and name in given else ""
+    return name, views
 
 
 def _refuse_views(phase: str | None, arguments: Any) -> None:
@@ -189,7 +195,7 @@ def _watch() -> None:
 
 
 def _phase_of_predict(cell: Any) -> str | None:
-    """Of a cell whose graph is run again without a look at what is compiled."""
+    """Return the phase of a cell whose graph runs again without a look at what is compiled."""
     phase = getattr(cell, "phase", None)
     return cell.phase_cache.get(phase) if phase in ("prefill", "increment") else None
 

@@ -58,7 +58,7 @@ def given_types(shapes: Sequence[MaybeShape], dtypes: Sequence[str]) -> list[str
 
 
 def _integers(signature: Signature, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """What rules may name: attributes that are a size, or say where a dim stands."""
+    """Return what rules may name: attributes that are a size, or say where a dim stands."""
     specs = (spec for spec in signature.attributes if spec.axes or spec.type == "int")
     return {spec.name: spec.axis(attributes.get(spec.name, spec.default)) for spec in specs}
 

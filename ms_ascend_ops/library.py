@@ -61,7 +61,7 @@ def native() -> Any:
 
 
 def _other_python() -> str:
-    """Which Python the module was built for, if that is not this one."""
+    """Return which Python the module was built for, if that is not this one."""
     built = sorted(path.name.split(".")[1] for path in LIBRARY.parent.parent.glob("_C.*.so"))
     if not built or any(name.startswith(str(sys.implementation.cache_tag)) or name == "abi3" for name in built):
         return ""
@@ -189,5 +189,5 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a kernel may use on a CPU."""
+    """Return how many threads a kernel may use on a CPU."""
     return int(native().get_thread_num())

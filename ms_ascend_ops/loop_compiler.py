@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_wrong(value: str) -> str:
-    """What is wrong with a value of the variable; empty: nothing."""
+    """Return what is wrong with a value of the variable; empty: nothing."""
     return "" if value in ("0", "1") else "it must be 0 or 1; it is ignored, and loops are compiled"
 
 

@@ -149,7 +149,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def has_fault(name: str) -> bool:
-    """Whether this MindSpore has one of `FAULTS`, on the device of this moment."""
+    """Tell whether this MindSpore has one of `FAULTS`, on the device of this moment."""
     concerned = not name.endswith("on a CPU") or device_target() == "CPU"
     return concerned and _is_in_this_version(name)
 
@@ -218,7 +218,7 @@ def recording_context(context: RecordingContext) -> Iterator[None]:
 
 
 def traced() -> bool:
-    """Whether MindSpore is tracing calls for a graph (`ms.jit` with capture_mode="trace"); True if it does not say."""
+    """Tell whether MindSpore traces calls for a graph (`ms.jit` with capture_mode="trace"); True if it does not say."""
     if _find_jit_context is None:
         return True
     context = _find_jit_context()

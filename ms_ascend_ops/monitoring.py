@@ -135,7 +135,7 @@ class Monitor:
         return {key: one for key, one in sorted(found.items()) if any(one.calls) or one.failures}
 
     def collect(self) -> Iterable[Any]:
-        """What prometheus_client asks for."""
+        """Yield what prometheus_client asks for."""
         from prometheus_client.core import (  # noqa: PLC0415 - of an extra
             CounterMetricFamily,
             GaugeMetricFamily,

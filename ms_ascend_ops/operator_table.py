@@ -84,7 +84,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _dtypes(signature: registry.Signature) -> str:
-    """Those of the first variable; the further variables' beside the tensors that have them; fixed dtypes."""
+    """Return those of the first variable; the further variables' beside the tensors that have them; fixed dtypes."""
     parts = []
     for variable in signature.variables:
         names = ", ".join(dict.fromkeys(row[variable] for row in signature.types))

@@ -50,7 +50,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def bars(title: str, given: Sequence[Bar], line: float | None = None, logarithmic: bool = False) -> dict[str, Any]:
-    """What the macro `bars` draws: lengths in its units. `line`: a bound, drawn across."""
+    """Return what the macro `bars` draws: lengths in its units. `line`: a bound, drawn across."""
     values = [bar.value for bar in given if math.isfinite(bar.value)] + ([] if line is None else [line])
     least = min((value for value in values if value > 0), default=1.0)
     largest = max(values, default=1.0) or 1.0
@@ -84,7 +84,7 @@ def bars(title: str, given: Sequence[Bar], line: float | None = None, logarithmi
 
 
 def curve(title: str, curves: Sequence[Curve], marks: Sequence[tuple[int, str]] = ()) -> dict[str, Any]:
-    """What the macro `curve` draws: lines over equally spaced points, on a logarithmic scale; zeros at the bottom."""
+    """Return what the macro `curve` draws: lines over equally spaced points, logarithmic; zeros at the bottom."""
     height, left = 180.0, 45.0
     positive = [value for one in curves for value in one.values if value > 0 and math.isfinite(value)]
     low = math.floor(math.log10(min(positive))) if positive else 0

@@ -293,7 +293,7 @@ class OpSpec:
 
     @property
     def no_gradient(self) -> str:
-        """What is said to who asks for a gradient that there is not."""
+        """Return what is said to who asks for a gradient that there is not."""
         if self.inference_only is None:
             return "it has no gradient"
         return "; ".join(filter(None, ("it has no gradient: it is for inference", self.inference_only)))
@@ -436,7 +436,7 @@ def _survey(forward: Signature, data: dict[str, Any] | None) -> Survey:
 
 
 def _differentiable(forward: Signature, gradient: Signature | None, given: list[str] | None) -> tuple[str, ...]:
-    """Those that the definition names, or those that the gradient kernel has an output for."""
+    """Return those that the definition names, or those that the gradient kernel has an output for."""
     inputs = [tensor.name for tensor in forward.inputs]
     if given is None:
         outputs = [tensor.name for tensor in gradient.outputs] if gradient else []

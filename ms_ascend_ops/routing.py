@@ -46,7 +46,7 @@ class Router(Protocol):
     def route(
         self, make: Makers, check: Callable[..., None], device: str, attributes: dict[str, Any], first: str
     ) -> Routed:
-        """What answers calls with these attributes.
+        """Return what answers calls with these attributes.
 
         Args:
             make: the functions that there are.

@@ -56,7 +56,7 @@ class Token:
 
     @property
     def binds(self) -> bool:
-        """Whether a tensor's shape tells what the symbol stands for."""
+        """Tell whether a tensor's shape tells what the symbol stands for."""
         return bool(self.symbol) and not self.ones and not self.broadcasts and not self.window
 
 
@@ -102,18 +102,18 @@ class ShapeRule:
 
     @property
     def tail(self) -> int:
-        """How many single dims the rule ends with."""
+        """Return how many single dims the rule ends with."""
         stars = [i for i, token in enumerate(self.tokens) if token.star]
         return len(self.tokens) - 1 - (stars[-1] if stars else -1)
 
     @property
     def moves(self) -> bool:
-        """Whether the anchored token is one of those, and stands where its attribute says among them."""
+        """Tell whether the anchored token is one of those, and stands where its attribute says among them."""
         return self.anchor is not None and not any(token.star for token in self.after)
 
     @property
     def fixed(self) -> bool:
-        """Whether every token is one dim."""
+        """Tell whether every token is one dim."""
         return self.tail == len(self.tokens)
 
     def in_order(self, axis: int) -> tuple[Token, ...]:
@@ -124,12 +124,12 @@ class ShapeRule:
 
     @property
     def plain(self) -> bool:
-        """Whether the lengths of all tokens follow from the shape alone."""
+        """Tell whether the lengths of all tokens follow from the shape alone."""
         return all(sum(token.star for token in side) <= 1 for side in (self.before, self.after))
 
 
 def window_count(along: Any, size: Any, dilation: int, before: int, after: int, stride: int) -> Any:
-    """How many positions a window of `size` elements, `dilation` apart, has along so many elements, padded `before` and
+    """Count the positions of a window of `size` elements, `dilation` apart, along so many elements, padded `before` and
     `after`; all may be symbols. In C++ it is WindowCount (kernels/interface/launch_config.h).
     """
     return (along + before + after - (size - 1) * dilation - 1) // stride + 1

@@ -107,7 +107,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def fits(rows: int, columns: int, values: int) -> bool:
-    """Whether `ops.sliced_sparse_matmul` takes a matrix."""
+    """Tell whether `ops.sliced_sparse_matmul` takes a matrix."""
     most = op_spec("sliced_sparse_matmul").limits["elements"]
     length = max(_LEAST_PIECE, -(-values // max(1, rows)))
     return rows > 0 and columns <= most and rows + values // length + LANES <= most
@@ -132,7 +132,7 @@ def _ends(widths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _positions(
     begin: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], widths: np.ndarray[Any, Any], missing: int
 ) -> np.ndarray[Any, Any]:
-    """Of each position of each slice 64 numbers: `begin` of the lane and the next ones, `missing` behind `lengths`."""
+    """Return 64 numbers a position of each slice: `begin` of the lane and the next, `missing` behind `lengths`."""
     slices = np.repeat(np.arange(len(widths)), widths)
     position = (np.arange(len(slices)) - (np.cumsum(widths) - widths)[slices])[:, None]
     return np.where(position < lengths[slices], begin[slices] + position, missing).astype(np.int32)

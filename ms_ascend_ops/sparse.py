@@ -112,7 +112,7 @@ class CSR(_CSR):
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any = None) -> CSR:
-        """From a matrix of SciPy (any format), a CSRTensor or COOTensor of MindSpore, or a dense one.
+        """Make one from a matrix of SciPy (any format), a CSRTensor or COOTensor of MindSpore, or a dense one.
 
         SciPy's and dense matrices come with sorted columns, none twice, and without zeros.
 
@@ -160,7 +160,7 @@ class CSR(_CSR):
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
     def method(self, n: float, target: str | None = None, methods: tuple[str, ...] = METHODS) -> Method:
-        """How `matmul` multiplies with n columns, and why.
+        """Return how `matmul` multiplies with n columns, and why.
 
         Args:
             n: columns of the dense factor.
@@ -260,7 +260,7 @@ class CSR(_CSR):
 
     @cached_property
     def block_pattern(self) -> BlockPattern:
-        """Which blocks have values, and where in them these are."""
+        """Return which blocks have values, and where in them these are."""
         return BlockPattern.of(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape)
 
     @cached_property
@@ -282,7 +282,7 @@ class CSR(_CSR):
         return Tensor(dense).astype(self.values.dtype)
 
     def to_scipy(self) -> Any:
-        """As a `scipy.sparse.csr_matrix`; values of 16 bits become float32."""
+        """Return a `scipy.sparse.csr_matrix`; values of 16 bits become float32."""
         values = self.values.astype(ms.float32).asnumpy()
         return import_module("scipy.sparse").csr_matrix(
             (values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape
@@ -331,7 +331,7 @@ class BSR(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any = None) -> BSR:
-        """From a matrix of SciPy by blocks of 16 x 16, or what `CSR.of` takes.
+        """Make one from a matrix of SciPy by blocks of 16 x 16, or what `CSR.of` takes.
 
         A matrix by blocks keeps those it has, also of zeros; from others come the blocks that have a value.
 
@@ -463,7 +463,7 @@ def transposed_arrays(
 
 
 def _chosen(values: Tensor, order: np.ndarray[Any, Any]) -> Tensor:
-    """Those at these places, in float, which MindSpore's operator for a CPU needs."""
+    """Return those at these places, in float, which MindSpore's operator for a CPU needs."""
     if not len(order):
         return Tensor(np.zeros(0, np.float32)).astype(values.dtype)
     if values.dtype not in _FLOATS:

@@ -41,7 +41,7 @@ class Case:
 
     @property
     def panel(self) -> str:
-        """What the table of this case is called."""
+        """Return what the table of this case is called."""
         variant = f"[{self.variant}]" if self.variant else ""
         return f"{self.operator_name}{'_grad' if self.gradient else ''}{variant} {self.dtype}"
 
@@ -60,12 +60,12 @@ class Case:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """By name; the functions of the operator and its kernels get them."""
+        """The attributes by name; the functions of the operator and its kernels get them."""
         return self.operator.variants[self.variant]
 
     @cached_property
     def inputs(self) -> list[NDArray[Any]]:
-        """Those that are written in place stay as they were drawn: providers take `own_inputs`."""
+        """The inputs as they were drawn, those that are written in place, too: providers take `own_inputs`."""
         return self.operator.inputs(Draw(self.dtype), *self.shape)
 
     def own_inputs(self) -> list[NDArray[Any]]:
@@ -85,7 +85,7 @@ class Case:
 
     @property
     def output_names(self) -> list[str]:
-        """Of what the functions return: the inputs that are changed in place, or else outputs."""
+        """Return the names of what the functions return: the inputs that are changed in place, or else outputs."""
         signature = registry.signature(self.operator_name)
         return list(signature.writes) or [tensor.name for tensor in signature.outputs][: self.operator.outputs]
 
@@ -101,7 +101,7 @@ class Case:
 
     @property
     def results(self) -> list[NDArray[Any]]:
-        """What our kernels computed: what the functions return, then the gradients."""
+        """Return what our kernels computed: what the functions return, then the gradients."""
         gradients = [self.arrays[f"d{self.input_names[i]}"] for i in self.differentiable]
         return [self.arrays[name] for name in self.output_names] + gradients
 

@@ -43,5 +43,5 @@ def tensor(array: NDArray[Any]) -> Tensor:
 
 
 def flat(value: Any) -> list[Tensor]:
-    """What a network returned, tuples in tuples, as a list."""
+    """Return what a network returned, tuples in tuples, as a list."""
     return [leaf for item in value for leaf in flat(item)] if isinstance(value, tuple) else [value]

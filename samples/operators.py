@@ -66,7 +66,7 @@ class Draw:
         return self.random.standard_normal(shape, np.float32).astype(DTYPES[dtype or self.dtype])
 
     def integers(self, low: int, high: int, *shape: int, dtype: str = "int32") -> NDArray[Any]:
-        """Of [low, high)."""
+        """Draw integers of [low, high)."""
         return self.random.integers(low, high, shape).astype(DTYPES[dtype])
 
 
@@ -119,7 +119,7 @@ class Operator:
 
     @property
     def passes(self) -> tuple[bool, ...]:
-        """Whether the gradient is measured, for each pass."""
+        """Tell whether the gradient is measured, for each pass."""
         return (False, True) if self.gradient else (False,)
 
 

@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 def by_chance(draw: Any, rows: int, columns: int, percent: float) -> tuple[Array, Array]:
-    """Where each row ends, and the sorted columns of its values, if any element has a value with this chance; int32."""
+    """Return where rows end, and the sorted columns of their values, each there with this chance; int32."""
     counts = draw.random.binomial(columns, percent / 100, rows) if rows else np.zeros(0, int)
     chosen = [np.sort(draw.random.choice(columns, count, replace=False)) for count in counts]
     return np.cumsum(counts).astype(np.int32), np.concatenate([np.zeros(0, int), *chosen]).astype(np.int32)

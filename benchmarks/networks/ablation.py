@@ -44,7 +44,7 @@ def ablate_mindir(source: Path, output: Path, patterns: Sequence[Row] = PATTERNS
 
 
 def _bypass(graph: MindIRGraph, found: Found, value: Node) -> list[Any]:
-    """What hands an input on under the name of a value. The other inputs still come before it."""
+    """Return what hands an input on under the name of a value. The other inputs still come before it."""
     kept = next((i for i in found.inputs if i.dtype == value.dtype and i.shape == value.shape), None)
     if kept is None:
         return []

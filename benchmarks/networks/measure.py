@@ -58,7 +58,7 @@ class Row:
 
     @property
     def rounds(self) -> int:
-        """In how many rounds every variant has had its turn."""
+        """Count the rounds in which every variant has had its turn."""
         return min((len(series.rounds) for series in self.series.values()), default=0)
 
     @property
@@ -66,7 +66,7 @@ class Row:
         return f"{self.network} {self.size} {self.dtype}: {self.phase}"
 
     def ratios(self, variant: str) -> list[float]:
-        """By how much a variant is faster than stock, round by round."""
+        """Return by how much a variant is faster than stock, round by round."""
         pairs = zip(self.series[STOCK].rounds, self.series[variant].rounds, strict=False)
         return [statistics.median(stock) / statistics.median(own) for stock, own in pairs]
 
@@ -74,7 +74,7 @@ class Row:
         return self.series[STOCK].median / self.series[variant].median
 
     def reached(self, variant: str) -> float | None:
-        """What a variant saves, as a share of what removing the operators would save; None where that is nothing."""
+        """Return what a variant saves, as a share of what removing the operators would; None where that is nothing."""
         stock, ceiling = self.series[STOCK].median, self.series[ABLATED].median
         # Below that it is a quotient of noise.
         return None if stock - ceiling < 0.02 * stock else (stock - self.series[variant].median) / (stock - ceiling)
@@ -186,7 +186,7 @@ class _Run:
             yield
 
     def _children(self, row: Row, task: str, arguments: dict[str, dict[str, str]]) -> Iterator[tuple[str, Any]]:
-        """What `worker.py` finds out of each variant, as long as there is time for another."""
+        """Yield what `worker.py` finds out of each variant, as long as there is time for another."""
         self.budget.begin()
         for index, (variant, given) in enumerate(arguments.items()):
             seconds = self.budget.left() / (len(arguments) - index)
@@ -257,7 +257,7 @@ def _save(inputs: Sequence[Tensor], path: Path) -> None:
 
 
 def child(task: str, **arguments: str) -> Any:
-    """What `worker.py` finds out in a process of its own."""
+    """Return what `worker.py` finds out in a process of its own."""
     command = [sys.executable, "-m", "ms_ascend_ops.benchmarks.networks.worker", task, json.dumps(arguments)]
     environment = {**os.environ, "MS_ASCEND_OPS_NUM_THREADS": str(native().get_thread_num())}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

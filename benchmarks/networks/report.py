@@ -84,7 +84,7 @@ def _threads(rows: Sequence[Row]) -> Iterator[Table]:
 
 
 def profile_tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """Where the time goes: a table for each phase that has been profiled."""
+    """Print where the time goes: a table for each phase that has been profiled."""
     for row in rows:
         if not _profiled(row):
             continue

@@ -69,6 +69,6 @@ class Budget:
         return max(0.0, self._part_end - time.perf_counter())
 
     def add(self, seconds: float) -> None:
-        """For time in which nothing could be done."""
+        """Add time in which nothing could be done."""
         self._end += seconds
         self._part_end += seconds

@@ -56,7 +56,7 @@ def client(name: str) -> ModuleType:
 
 
 def missing(name: str) -> list[str]:
-    """What has to be installed before a network can be measured."""
+    """Return what has to be installed before a network can be measured."""
     return [package for package in client(name).NEEDS if package not in sys.modules and find_spec(package) is None]
 
 

@@ -69,7 +69,7 @@ def _status(key: str) -> int:
 
 
 def _profile(arguments: dict[str, str]) -> dict[str, tuple[float, float]]:
-    """By operator: seconds and calls in one call of the network, as MindSpore's profiler counts them."""
+    """Return, by operator, seconds and calls in one call of the network, as MindSpore's profiler counts them."""
     from mindspore import profiler
 
     run = _prepared(arguments)

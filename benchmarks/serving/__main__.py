@@ -55,7 +55,7 @@ def main(
 
 
 def bad(result: Result) -> bool:
-    """Whether something happened that must not."""
+    """Tell whether something happened that must not."""
     return bool(set(result.outcomes) - {"right", "429", "hung up", "retried"})
 
 

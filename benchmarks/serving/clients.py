@@ -42,7 +42,7 @@ class Result:
     examples: list[str] = field(default_factory=list)  # of what should not be
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Describe it for people."""
         p50, p90, p99 = np.percentile(np.array(self.latencies or [np.nan]) * 1e3, (50, 90, 99))
         counts = ", ".join(f"{name}: {count}" for name, count in sorted(self.outcomes.items()))
         return [
@@ -185,7 +185,7 @@ class _Client:
         return "wrong"
 
     def _hang_up(self, question: Question) -> str:
-        """On a connection of its own, at a time at which the answer may be there or not."""
+        """Ask on a connection of its own, at a time at which the answer may be there or not."""
         connection = self._connect()
         try:
             connection.request("POST", question.path, question.body, question.headers)

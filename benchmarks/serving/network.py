@@ -34,7 +34,7 @@ def expected(x: Array) -> Array:
 
 
 def stock_network() -> Any:
-    """Of MindSpore's operators; input of any batch and length."""
+    """Make it of MindSpore's operators; input of any batch and length."""
     return _network(fused=False)
 
 

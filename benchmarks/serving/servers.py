@@ -83,7 +83,7 @@ class Memory(threading.Thread):
             self.samples.append(total * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
     def line(self) -> str:
-        """For people: after a tenth of the time, at the middle and at the end."""
+        """Describe it for people: after a tenth of the time, at the middle and at the end."""
         self._end.set()
         count = len(self.samples)
         if count < 3:

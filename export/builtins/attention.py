@@ -40,7 +40,7 @@ def flash_attention_score(  # noqa: PLR0912
     input_layout: str = "BSH",
     sparse_mode: int = 0,
 ) -> Tensor:
-    """In the place of `mindspore.ops.flash_attention_score`, with the gradients of query, key, value and real_shift.
+    """Stand in for `mindspore.ops.flash_attention_score`, with the gradients of query, key, value and real_shift.
 
     Without dropout. A query that sees no key gives zeros. `inner_precise` changes nothing, as there.
     """
@@ -120,7 +120,7 @@ def prompt_flash_attention(
     sparse_mode: int = 0,
     inner_precise: int = 1,
 ) -> Tensor:
-    """In the place of `mindspore.ops.prompt_flash_attention`, without quantization. For inference.
+    """Stand in for `mindspore.ops.prompt_flash_attention`, without quantization. For inference.
 
     Queries behind their actual length give zeros.
     """
@@ -174,7 +174,7 @@ def incre_flash_attention(  # noqa: PLR0912
     inner_precise: int = 1,
     kv_padding_size: Tensor | None = None,
 ) -> Tensor:
-    """In the place of `mindspore.ops.incre_flash_attention`, without quantization and pages. For inference."""
+    """Stand in for `mindspore.ops.incre_flash_attention`, without quantization and pages. For inference."""
     name = "incre_flash_attention"
     for scale in (dequant_scale1, quant_scale1, dequant_scale2, quant_scale2, quant_offset2):
         if scale is not None:
@@ -259,7 +259,7 @@ def _lengths(query: Tensor, key: Tensor, layout: str) -> tuple[int, int]:
 
 
 def _check_mask(name: str, mask: Tensor | None, mode: int, s: int, t: int) -> Tensor | None:
-    """What a mask says is seen: of four dims or two; None, if it is None or what the sparse mode says anyway."""
+    """Return what a mask says is seen: of four dims or two; None, if it is None or what the sparse mode says anyway."""
     if mode in (2, 3, 4):
         if mask is None or mask.shape[-2:] != _TRIANGLE:
             raise ValueError(
@@ -277,7 +277,7 @@ def _check_mask(name: str, mask: Tensor | None, mode: int, s: int, t: int) -> Te
 
 
 def _band(s: int, t: int, mode: int, before: int, after: int, shift: Any, masked: bool) -> Tensor | None:
-    """Which keys a sparse mode lets a query see; None for all. `shift`: how far the last key is behind the last query.
+    """Return which keys a sparse mode shows a query; None: all. `shift`: how far the last key is behind the last query.
 
     Query i stands at key i in the modes 0 and 2, and at key i + shift in the others.
     """

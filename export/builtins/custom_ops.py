@@ -50,7 +50,7 @@ def _cache_rows(cache: Tensor, nz: bool) -> Tensor:
 
 
 def trans_data(input: Tensor, transdata_type: int = 0) -> Tensor:
-    """From FRACTAL_NZ to the order of rows (0), or back (1)."""
+    """Reorder from FRACTAL_NZ to rows (0), or back (1)."""
     if transdata_type not in (0, 1):
         raise ValueError(f"trans_data: transdata_type must be 0 or 1, got {transdata_type}")
     block = _block(input)

@@ -93,12 +93,12 @@ class Conv2DExt(StandIn):
 def conv2d_padding(
     x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """What Conv2DPadding computes."""
+    """Return what Conv2DPadding computes."""
     return ops.conv2d(x, weight, bias, stride, PADDINGS.get(padding, padding), dilation, groups)
 
 
 def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
-    """In the place of `mindspore.ops.rotary_position_embedding`: tables of four dims, all but those of positions 1."""
+    """Stand in for `mindspore.ops.rotary_position_embedding`: tables of four dims, all but those of positions 1."""
     if mode not in (0, 1):
         raise ValueError(f"rotary_position_embedding: mode must be 0 or 1 on a CPU, got {mode}")
     kind = "interleave" if mode == 1 else "half"
@@ -146,7 +146,7 @@ class ApplyRotaryPosEmb(StandIn):
 
 
 def _rows_of(lengths: Tensor, tokens: int) -> Tensor:
-    """Which row of a table each token has: its position, where there are all tokens of the sequences; else its own.
+    """Return which row of a table each token has: its position, where all tokens of the sequences are; else its own.
 
     Without a condition: a graph for any sizes would make a branch of it.
     """

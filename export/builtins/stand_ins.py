@@ -42,29 +42,29 @@ class MissingOperatorError(RuntimeError):
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
-    """In the place of `mindspore.ops.rms_norm`."""
+    """Stand in for `mindspore.ops.rms_norm`."""
     return ops.rms_norm(x, gamma, epsilon)
 
 
 def add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
-    """In the place of `mindspore.ops.add_rms_norm`."""
+    """Stand in for `mindspore.ops.add_rms_norm`."""
     return ops.add_rms_norm(x1, x2, gamma, epsilon)
 
 
 def swiglu(input: Tensor, dim: int = -1) -> Tensor:  # the name that MindSpore has
-    """In the place of `mindspore.ops.swiglu`."""
+    """Stand in for `mindspore.ops.swiglu`."""
     return ops.swiglu(input, dim)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """In the place of `mindspore.mint.nn.functional.gelu`."""
+    """Stand in for `mindspore.mint.nn.functional.gelu`."""
     return ops.gelu(input, approximate)
 
 
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """In the place of `mindspore.mint.nn.functional.layer_norm`."""
+    """Stand in for `mindspore.mint.nn.functional.layer_norm`."""
     gamma = ms_ops.ones(tuple(normalized_shape), input.dtype) if weight is None else weight
     beta = ms_ops.zeros(tuple(normalized_shape), input.dtype) if bias is None else bias
     return ops.layer_norm(input, gamma, beta, eps)[0]
@@ -89,7 +89,7 @@ def quant_batch_matmul(
     transpose_x2: bool = False,
     dtype: Any = ms.float16,
 ) -> Tensor:
-    """In the place of `mindspore.ops.auto_generate.quant_batch_matmul`."""
+    """Stand in for `mindspore.ops.auto_generate.quant_batch_matmul`."""
     return quantized_product(
         "quant_batch_matmul",
         x1,
@@ -319,7 +319,7 @@ class _StandIns:
         _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})
 
     def _made(self, value: Any) -> StandIn | None:
-        """For an object in a module. MindSpore's own functions use the product of matrices in ways that a CPU has."""
+        """Stand in for an object in a module. MindSpore's own functions use BatchMatMul in ways that a CPU has."""
         if isinstance(value, ms_ops.BatchMatMul):
             return None
         if id(value) not in self.objects and (made := _stand_in(value)) is not None:

@@ -61,18 +61,18 @@ class Writes:
         self._remaining = [write for write in writes if write.line in together]
 
     def are_inside(self, nodes: Sequence[Node]) -> bool:
-        """Whether one of these was executed by a statement that still writes in place."""
+        """Tell whether one of these was executed by a statement that still writes in place."""
         positions = {self._position.get(id(node)) for node in nodes}
         return any(write.at in positions for write in self._remaining)
 
     def change(self, node: Node, until: Node) -> bool:
-        """Whether a value has been changed in place, in a graph, before another one is computed."""
+        """Tell whether a value has been changed in place, in a graph, before another one is computed."""
         first, last = self._position.get(id(node), -1), self._position.get(id(until), -1)
         memory = self._memory(node)
         return any(first < w.at <= last and _overlap(memory, w.memory) for w in self._remaining)
 
     def _is_apart(self, old: Node, new: Node, at: int) -> bool:
-        """Whether nobody can tell whether a value was changed in place, or another one was made of it."""
+        """Tell whether nobody can tell whether a value was changed in place, or another one was made of it."""
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             return False  # in place it would keep both
         memory = self._memory(old)
@@ -86,7 +86,7 @@ class Writes:
         )
 
     def _memory(self, node: Node) -> Sequence[Any]:
-        """Where a value lies: what made that memory, and which part of it the value is."""
+        """Return where a value lies: what made that memory, and which part of it the value is."""
         parts: list[Any] = []
         while (kind := node.kind.removesuffix("View")) in _VIEWS and node.inputs:
             source = node.inputs[0]
@@ -101,7 +101,7 @@ class Writes:
 
 
 def _overlap(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether two values may share memory: not if they are different elements of the same."""
+    """Tell whether two values may share memory: not if they are different elements of the same."""
     if one[0] is not other[0]:
         return False
     for (source, first), (same, second) in zip(one[1:], other[1:], strict=False):
@@ -113,7 +113,7 @@ def _overlap(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def _differ(first: Any, second: Any) -> bool:
-    """Whether two indices take different elements of one axis."""
+    """Tell whether two indices take different elements of one axis."""
     if isinstance(first, int) and isinstance(second, int):
         return first != second and first >= 0 and second >= 0
     if isinstance(first, tuple) and isinstance(second, tuple) and first and second:
@@ -124,7 +124,7 @@ def _differ(first: Any, second: Any) -> bool:
 
 
 def written_apart(source: Sequence[str], lines: set[int]) -> dict[int, str]:
-    """For lines with `x += y`: the statements `x = x + y`."""
+    """Return, for lines with `x += y`, the statements `x = x + y`."""
     made = {}
     for line in lines:
         statement = ast.parse(source[line - 1].strip()).body[0]

@@ -110,14 +110,14 @@ class Target:
         return trace(cell, inputs, dtype=dtype, whole=True, **options) if dtype and isinstance(seen, str) else seen
 
     def _called(self, function: Callable[..., Any], cell: nn.Cell, **inputs: Any) -> Any:
-        """What a function gives that the construct calls."""
+        """Return what a function gives that the construct calls."""
         result = function(**{name: cell if value is OWNER else value for name, value in inputs.items()})
         if self.unread:
             return tuple(None if index in self.unread else value for index, value in enumerate(result))
         return result
 
     def stock(self, inputs: Mapping[str, Any]) -> Trace | str:
-        """What the cell does with such inputs in the dtype in which it works; watched once."""
+        """Return what the cell does with such inputs in the dtype in which it works; watched once."""
         key = repr(inputs)
         if key not in self.watched:
             self.watched[key] = self.trace(self.cell, drawn(inputs, self.stored, self.stored))
@@ -125,7 +125,7 @@ class Target:
 
     @property
     def signature(self) -> inspect.Signature:
-        """What the method takes."""
+        """Return what the method takes."""
         return inspect.signature(self.function or inspect.unwrap(getattr(type(self.cell), self.method)))
 
 
@@ -221,7 +221,7 @@ def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> 
 def _version(
     target: Target, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
 ) -> _Version | Analysis | str:
-    """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
+    """Return what the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
         values = drawn(inputs, dtype or target.stored, target.stored)
         seen = target.trace(target.cell, values, training=training, dtype=dtype)
@@ -242,7 +242,7 @@ def _version(
 
 
 def of_one_sub_cell(found: Found) -> bool:
-    """Whether the place lies in one sub-cell as a whole: then it is replaced there."""
+    """Tell whether the place lies in one sub-cell as a whole: then it is replaced there."""
     return found.root.origin is not None and all(n.origin is found.root.origin for n in found.inside)
 
 
@@ -350,7 +350,7 @@ def _in_every_dtype(
 def _errors(
     trial: tuple[Target, Mapping[str, Any]], statements: tuple[str, ...], construct: Callable[..., Any]
 ) -> Mapping[str, float]:
-    """How far the construct is from the stock one in the dtypes that are not its own, as far as it takes them.
+    """Return how far the construct is from the stock one in the dtypes that are not its own, as far as it takes them.
 
     Cells that differ in sizes alone, and become the same statements, are tried once.
     """
@@ -412,7 +412,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def absent(target: Target, inputs: Mapping[str, Any]) -> dict[str, bool]:
-    """Of the arguments of which the conditions tell: whether they are None."""
+    """Tell which of the arguments that conditions ask for are None."""
     known = {}
     for name, parameter in target.signature.parameters.items():
         value = inputs.get(name, parameter.default)
@@ -426,7 +426,7 @@ def _may_be_none(target: Target, parameter: inspect.Parameter) -> bool:
 
 
 def conditions_of(target: Target, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
-    """What must hold of the inputs for the construct that was derived from watching."""
+    """Return what must hold of the inputs for the construct that was derived from watching."""
     conditions = []
     defaults = target.signature.parameters
     for name, parameter in defaults.items():

@@ -66,11 +66,11 @@ class Effects:
         self._known: dict[Any, bool] = {}
 
     def pure(self, function: ast.FunctionDef, statement: ast.stmt) -> bool:
-        """Whether a statement of a function of the source does nothing but assign names."""
+        """Tell whether a statement of a function of the source does nothing but assign names."""
         return _Source(self, function, self._names, self._owners.get(function.name, {})).statement(statement)
 
     def calls_nothing_else(self, value: Any) -> bool:
-        """Whether a call of a value, and what that calls, has no effect."""
+        """Tell whether a call of a value, and what that calls, has no effect."""
         key = id(value) if not isinstance(value, MethodType) else (id(value.__self__), value.__func__)
         if key not in self._known:
             self._known[key] = True  # of a recursion, what is around it tells
@@ -149,7 +149,7 @@ class _Source:
         }
 
     def whole(self) -> bool:
-        """Whether a call of the function has no effect."""
+        """Tell whether a call of the function has no effect."""
         return all(
             self._allowed(node, self._arguments)
             for statement in self._function.body
@@ -158,7 +158,7 @@ class _Source:
         )
 
     def statement(self, statement: ast.stmt) -> bool:
-        """Whether a simple statement does nothing but give names a value."""
+        """Tell whether a simple statement does nothing but give names a value."""
         return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) and all(
             self._allowed(node, ()) for node in ast.walk(statement) if isinstance(node, (ast.stmt, ast.expr))
         )
@@ -193,7 +193,7 @@ class _Source:
         return primitive and value.__module__.startswith("mindspore.") and not _EFFECTS.search(value.__name__)
 
     def _value(self, node: ast.expr) -> Any:
-        """What an expression stands for, as far as that is known before it runs."""
+        """Return what an expression stands for, as far as that is known before it runs."""
         if isinstance(node, ast.Name):
             if node.id in self._owners:
                 return self._owners[node.id]

@@ -77,7 +77,7 @@ class Writer:
         return [*self.lines, f"return {result}"]
 
     def path(self, name: str) -> str:
-        """How a sub-cell or a parameter is reached."""
+        """Return how a sub-cell or a parameter is reached."""
         return path_to(self.cell, name)
 
     def is_trained(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class Writer:
         return self.text(result)
 
     def text(self, node: Node) -> str:
-        """What stands for a value, after the lines that compute it."""
+        """Return what stands for a value, after the lines that compute it."""
         if id(node) not in self._texts:
             self._texts[id(node)] = self._write(node)
         return self._texts[id(node)]
@@ -156,7 +156,7 @@ class Writer:
         return found.fused.result(self._texts[key], index)
 
     def _is_constant(self, node: Node) -> bool:
-        """Whether no parameter needs a gradient through a value; what comes from outside counts as such."""
+        """Tell whether no parameter needs a gradient through a value; what comes from outside counts as such."""
         if node.kind != PARAMETER:
             return node.kind in (INPUT, CONSTANT)
         return not self.is_trained(node.name)
@@ -204,7 +204,7 @@ class Writer:
 
 
 def path_to(cell: nn.Cell, path: str, name: str = "self") -> str:
-    """How a sub-cell or a parameter is reached from a cell that is called `name`."""
+    """Return how a sub-cell or a parameter is reached from a cell that is called `name`."""
     text, owner = name, cell
     for part in path.split("."):
         if isinstance(owner, nn.SequentialCell):

@@ -77,7 +77,7 @@ def form_of(cell: nn.Cell) -> Any:
 
 
 def _is_float32(cell: nn.Cell) -> bool:
-    """Whether a cell computes in float32 by itself: a cast to that does nothing."""
+    """Tell whether a cell computes in float32 by itself: a cast to that does nothing."""
     return all(p.dtype == ms.float32 for p in cell.get_parameters())
 
 

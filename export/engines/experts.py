@@ -59,7 +59,7 @@ class Experts:
         return Entry(place, PATTERN, "cell", True, f"{experts} experts, best {layer.gating[0]}; weights {text}"), layer
 
     def undo(self, place: str) -> Callable[[], None]:
-        """What puts the block that was exchanged last back, with the weights that the layer has by then."""
+        """Return what puts the block that was exchanged last back, with the weights that the layer has by then."""
         block, layer = self._exchanged[-1]
 
         def back() -> None:

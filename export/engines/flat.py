@@ -59,7 +59,7 @@ class Flat:
         return vars(self.module)[self.name]
 
     def first_line(self) -> int:
-        """Where its body begins."""
+        """Return where its body begins."""
         return next(f for f in self._functions if f.name == self.name).body[0].lineno
 
     def targets(self, line: int) -> list[str]:
@@ -73,7 +73,7 @@ class Flat:
         return []
 
     def edited(self, replaced: Mapping[int, str], removable: Callable[[ast.FunctionDef, ast.stmt], bool]) -> Edited:
-        """With other statements on some lines, and without those that are dead then, as far as they are `removable`."""
+        """Put other statements on some lines, and drop those that are dead then, as far as they are `removable`."""
         lines = list(self.lines)
         for line, text in replaced.items():
             old = lines[line - 1]
@@ -86,7 +86,7 @@ class Flat:
         return Edited(Flat(self.name, ast.unparse(ast.Module(body, [])) + "\n", self.names, self.owners), gone)
 
     def inlined(self) -> Flat | None:
-        """With the functions that it calls in their places; None if none can be."""
+        """Put the functions that it calls in the places of their calls; None if none can be."""
         if (function := inlined(self.functions, self.name)) is None:
             return None
         others = [node for name, node in self.functions.items() if name != self.name]
@@ -94,7 +94,7 @@ class Flat:
         return Flat(self.name, source, self.names, self.owners)
 
     def with_lines(self, replaced: Mapping[int, str]) -> Flat:
-        """With other statements on some lines; all keep their numbers."""
+        """Put other statements on some lines; all keep their numbers."""
         lines = list(self.lines)
         for line, text in replaced.items():
             old = lines[line - 1]
@@ -102,7 +102,7 @@ class Flat:
         return Flat(self.name, "\n".join(lines[self._first :]), self.names, self.owners)
 
     def guarded(self, texts: list[str], names: Mapping[str, Any]) -> Flat:
-        """With more lines in front of the first, and the names that they use."""
+        """Put more lines in front of the first, and the names that they use."""
         first = self.first_line() - 1
         lines = [*self.lines[self._first : first], *texts, *self.lines[first:]]
         return Flat(self.name, "\n".join(lines), {**self.names, **names}, self.owners)
@@ -112,7 +112,7 @@ class Flat:
         return range(self.functions[function].lineno, end)
 
     def always_assigned(self, name: str, line: int) -> bool:
-        """Whether a name has a value at a line on every path: an argument, or assigned outside of branches before."""
+        """Tell whether a name has a value at a line on every path: an argument, or assigned outside of branches."""
         function = self.function_at(line)
         if any(isinstance(n, ast.arg) and n.arg == name for n in ast.walk(function)):
             return True
@@ -120,7 +120,7 @@ class Flat:
         return any(self.always_before(n, line) for n in before) or len(before) > 1
 
     def always_before(self, first: int, second: int) -> bool:
-        """Whether the statement on the first line has been executed whenever that on the second is."""
+        """Tell whether the statement on the first line has been executed whenever that on the second is."""
         for node in ast.walk(self.function_at(first)):
             blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
             for block in blocks if not isinstance(node, ast.FunctionDef) else []:
@@ -132,14 +132,14 @@ class Flat:
         return first < second
 
     def is_read(self, line: int, names: list[str]) -> bool:
-        """Whether a later statement of the same function reads one of the names."""
+        """Tell whether a later statement of the same function reads one of the names."""
         return any(
             isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and n.lineno > line
             for n in ast.walk(self.function_at(line))
         )
 
     def written_in_place(self) -> dict[int, str]:
-        """By line, the name in front of a `+=` and its like."""
+        """Return, by line, the name in front of a `+=` and its like."""
         return {
             node.lineno: node.target.id
             for node in ast.walk(self._tree)

@@ -88,13 +88,13 @@ _TEXTS: Mapping[Any, str] = {
 
 
 def stock_of(stock: Any, method: str = "construct") -> tuple[str, inspect.Signature]:
-    """How a class made from `stock` reaches the method that `stock` has, and what that takes."""
+    """Return how a class made from `stock` reaches the method that `stock` has, and what that takes."""
     signature = inspect.signature(inspect.unwrap(getattr(stock, method)))
     return f"self.{_stock_name(stock, method)}", signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _stock_name(stock: Any, method: str = "construct") -> str:
-    """What a method of `stock` is called in a class made from it. That may have been made here itself."""
+    """Return what a method of `stock` is called in a class made from it. That may have been made here itself."""
     before = sum("fused_source" in vars(kind) for kind in stock.__mro__)
     return f"stock_{method}_{before}" if before else f"stock_{method}"
 
@@ -116,7 +116,7 @@ def with_construct(stock: Any, construct: Any, source: str, method: str = "const
 
 
 def is_generated(cell: nn.Cell) -> bool:
-    """Whether a cell has been given another construct here."""
+    """Tell whether a cell has been given another construct here."""
     return "fused_source" in type(cell).__dict__
 
 

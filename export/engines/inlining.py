@@ -43,7 +43,7 @@ class _Inlining:
         return made
 
     def _body(self, statement: ast.stmt, around: set[str]) -> list[ast.stmt] | None:
-        """What a statement becomes that gives the result of a call names."""
+        """Return what a statement becomes that gives the result of a call names."""
         if not isinstance(statement, ast.Assign) or not isinstance(call := statement.value, ast.Call):
             return None
         called = call.func.id if isinstance(call.func, ast.Name) else ""

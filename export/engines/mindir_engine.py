@@ -153,7 +153,7 @@ def verify_mindir(source: str | os.PathLike[str], output: str | os.PathLike[str]
 
 
 def _reason(error: RuntimeError) -> str:
-    """What MindSpore says, without its frames and the stack of its C++ part."""
+    """Return what MindSpore says, without its frames and the stack of its C++ part."""
     if missing := _UNSUPPORTED.search(str(error)):
         return f"{missing[1]} has no kernel on a device of kind {missing[2]}"
     lines = [line for line in str(error).splitlines() if line.strip(" -")]

@@ -97,7 +97,7 @@ class Proof:
         return set()
 
     def _loses_gradients(self, changed: _Changed) -> bool:
-        """Whether a gradient ends in a fused operator; False where none can be computed."""
+        """Tell whether a gradient ends in a fused operator; False where none can be computed."""
         if not self._net.trainable_params():
             return False
         try:
@@ -127,7 +127,7 @@ class Proof:
             report.roll_back(f"in graph mode it differs by {difference.relative:.2e}, more than {self._limit:g}")
 
     def _in_graph(self) -> Measured | str:
-        """What the network gives in graph mode, or why it gives nothing."""
+        """Return what the network gives in graph mode, or why it gives nothing."""
         try:
             with graph_mode():
                 return self._measure(self._gradients)

@@ -68,7 +68,7 @@ def rewrite(
 
 
 def _nameless(analysis: Analysis) -> int:
-    """How many places stay as a value has no name."""
+    """Return how many places stay as a value has no name."""
     return sum(text == _NO_NAME for _, text in analysis.left)
 
 
@@ -169,7 +169,7 @@ def _error(target: Target, inputs: Mapping[str, Any], edited: Flat) -> float:
 
 
 def _other_dtypes(target: Target, inputs: Mapping[str, Any], flat: Flat, edited: Flat) -> Iterator[str]:
-    """Those in which the edited construct does the same, too, where that may round in other places."""
+    """Yield the other dtypes in which the edited construct does the same, where it may round in other places."""
     for dtype in TOLERANCES if target.level >= "O2" else ():
         if dtype != target.stored:
             values = drawn(inputs, dtype, target.stored)
@@ -199,7 +199,7 @@ class _Edits:
         self._inside: set[int] = set()
 
     def _makes_a_tensor(self, path: str) -> bool:
-        """Whether a sub-cell is a layer whose result is no view of its input."""
+        """Tell whether a sub-cell is a layer whose result is no view of its input."""
         child = dict(self.cell.cells_and_names()).get(path)
         return child is not None and (bool(operator_of(child)) or matrix_of(child) is not None)
 
@@ -270,7 +270,7 @@ class _Edits:
         return ""
 
     def _goes_on(self, frame: Frame, depth: int, found: Found) -> bool:
-        """Whether a statement does more with the result: in a function that stays whole, say."""
+        """Tell whether a statement does more with the result: in a function that stays whole, say."""
         within = {id(n) for n in found.inside}
         nodes = self.seen.graph.nodes
         last = max(i for i, n in enumerate(nodes) if any(n is o for o in found.outputs.values()))
@@ -283,7 +283,7 @@ class _Edits:
         return False
 
     def _learned(self, node: Node) -> bool:
-        """Whether a value is computed from trained parameters, or in a sub-cell, which may have some."""
+        """Tell whether a value is computed from trained parameters, or in a sub-cell, which may have some."""
         parameters = {path: p.requires_grad for path, p in _parameters(self.cell)}
         seen: set[int] = set()
         stack = [node]
@@ -297,7 +297,7 @@ class _Edits:
         return False
 
     def _name(self, node: Node, frame: Frame) -> str | None:
-        """How a value is called where a frame is."""
+        """Return how a value is called where a frame is."""
         if node.kind == PARAMETER or (node.kind == CONSTANT and node.name):
             return path_to(self.cell, node.name, frame.owner) if frame.owner else None
         names = [name for name, value in frame.variables.items() if value is node]
@@ -337,7 +337,7 @@ class _Edits:
         return ""
 
     def _has(self, places: Sequence[Frame], name: str, node: Node, line: int) -> bool:
-        """Whether a name has a value in front of a line: the first that is seen of the name there, or before."""
+        """Tell whether a name has a value in front of a line: the first that is seen of the name there, or before."""
         here = [p for p in places if p.line == line and name in p.variables]
         before = [p for p in places if p.line < line and name in p.variables]
         seen = here or sorted(before, key=lambda p: p.line)[-1:]
@@ -359,7 +359,7 @@ class _Edits:
         return None
 
     def removable(self, effects: Effects) -> Callable[[ast.FunctionDef, ast.stmt], bool]:
-        """Which statements may go where nobody reads what they assign.
+        """Return which statements may go where nobody reads what they assign.
 
         Those that do nothing else, as their source tells, or under which nothing ran but what is replaced.
         """
@@ -390,7 +390,7 @@ def _parameters(cell: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Paramete
 
 
 def _common_depth(stacks: Sequence[Any]) -> int:
-    """How deep the innermost function lies that all of the call stacks go through."""
+    """Return how deep the innermost function lies that all of the call stacks go through."""
     depth = 0
     while all(len(c) > depth + 1 for c in stacks) and len({(c[depth].function, c[depth].line) for c in stacks}) == 1:
         depth += 1

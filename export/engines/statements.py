@@ -174,7 +174,7 @@ class _Calls(ast.NodeTransformer):
         return node
 
     def _method(self, callee: ast.expr) -> tuple[ast.expr, FunctionType] | None:
-        """Of a call of a method of the cell, or of an object that it holds: the owner, and the function."""
+        """Return owner and function of a call of a method of the cell, or of an object that it holds."""
         if isinstance(callee, ast.Attribute) and (owner := self._object(callee.value)) is not None:
             if owner is self.collected.cell:
                 method = self.collected.methods.get(callee.attr)
@@ -206,7 +206,7 @@ class _Calls(ast.NodeTransformer):
         return ast.Name(name, ast.Load()) if name else node
 
     def _value(self, node: ast.expr) -> Any:
-        """What a name of the module, or of a module that it has, stands for."""
+        """Return what a name of the module, or of a module that it has, stands for."""
         if isinstance(node, ast.Name):
             return None if node.id in self.local else self.names.get(node.id)
         if isinstance(node, ast.Attribute) and isinstance(owner := self._value(node.value), ModuleType):
@@ -269,7 +269,7 @@ class _Simple:
         return statement
 
     def _decided(self, test: ast.expr) -> bool | None:
-        """What a condition is known to be: one that asks whether an argument is None."""
+        """Return what a condition is known to be: one that asks whether an argument is None."""
         if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name) or len(test.ops) > 1:
             return None
         absent = self._absent.get(test.left.id)

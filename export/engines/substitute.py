@@ -330,7 +330,7 @@ class _Walk:
         return self._flats[key]
 
     def _parts(self, target: Target, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
-        """What the first engine finds behind the edges of a construct: in its methods, and in linear layers."""
+        """Return what the first engine finds behind the edges of a construct: in its methods, and in linear layers."""
         found: list[tuple[str, Analysis]] = []
         gated = [row for row in self.patterns if row.op in _GATED]
         if any(activation_of(child) for child in sub_cells(target.cell).values()):
@@ -343,7 +343,7 @@ class _Walk:
         return found
 
     def _functions(self, target: Target) -> list[tuple[str, Analysis]]:
-        """What the second engine finds in the functions that a construct calls which it does not take itself."""
+        """Return what the second engine finds in the functions that a construct calls which it does not take itself."""
         found: list[tuple[str, Analysis]] = []
         named = functions_of(inspect.unwrap(type(target.cell).construct))
         for name in self.observed.functions.get(id(target.cell), {}):

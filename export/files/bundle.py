@@ -106,7 +106,7 @@ def bundle(
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file is a zip archive, going by its first bytes: those of a MindIR are others."""
+    """Tell whether a file is a zip archive, going by its first bytes: those of a MindIR are others."""
     with path.open("rb") as file:
         return file.read(2) == b"PK"
 

@@ -118,7 +118,7 @@ def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRN
 
 
 def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], object]) -> MindIRNetwork:
-    """As `load`, of a network that `change` has altered in memory."""
+    """Do as `load`, with a network that `change` has altered in memory."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"load: path must be a str or a path, got {type(path).__name__}")
     source = Path(path)

@@ -126,7 +126,7 @@ def parameter_files(model: ModelProto, source: Path, caller: str, label: str | N
 
 
 def _fault(model: ModelProto) -> str:
-    """What is missing or inconsistent, if anything. MindSpore takes all of this for granted, and may abort."""
+    """Return what is missing or inconsistent, if anything. MindSpore takes all of this for granted, and may abort."""
     if not model.IsInitialized():
         return f"it has no {', '.join(model.FindInitializationErrors()[:3])}"
     # mind_ir_version is written last
@@ -179,7 +179,7 @@ def _tensors(attributes: Sequence[AttributeProto]) -> Iterator[TensorProto]:
 
 
 def _is_text(model: ModelProto) -> bool:
-    """Whether what is used as text can be: protobuf hands out bytes that are no UTF-8 as they are."""
+    """Tell whether what is used as text can be: protobuf hands out bytes that are no UTF-8 as they are."""
     names = [model.model_version, *(text for p in model.primitives for text in (p.name, p.op_type))]
     for graph in graphs(model):
         names += [graph.name, graph.bprop_filepath]
@@ -194,7 +194,7 @@ def _is_text(model: ModelProto) -> bool:
 
 
 def _is_consistent(attribute: AttributeProto) -> bool:
-    """Whether an attribute has what its type says."""
+    """Tell whether an attribute has what its type says."""
     if attribute.type in _OF_TENSORS and not attribute.tensors:
         return False
     return all(map(_is_consistent, attribute.values))

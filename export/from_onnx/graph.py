@@ -190,7 +190,7 @@ class _Fold:
         return True
 
     def _is_affordable(self, node: NodeProto) -> bool:
-        """Whether a node of constants is computed, by the sizes of its results."""
+        """Tell whether a node of constants is computed, by the sizes of its results."""
         given = [self.graph.constants[name].size for name in node.input if name]
         if node.op_type in _SMALLER:
             elements = sum(given)
@@ -262,7 +262,7 @@ def _sizes_by_scales(graph: Graph, node: NodeProto) -> list[int] | None:
 
 
 def _elements(tensor: TypeProto.Tensor | None) -> int | None:
-    """How many elements a tensor has, if its type says so."""
+    """Return how many elements a tensor has, if its type says so."""
     if tensor is None or not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
         return None
     return math.prod(int(dim.dim_value) for dim in tensor.shape.dim)

@@ -47,7 +47,7 @@ class Node:
         return ValueError(f"{self.title}: {reason}")
 
     def has(self, index: int) -> bool:
-        """Whether an input is there."""
+        """Tell whether an input is there."""
         return index < len(self.names) and self.names[index] != ""
 
     def __getitem__(self, index: int) -> str:

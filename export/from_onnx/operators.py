@@ -27,7 +27,7 @@ def _call(text: str) -> Writer:
 
 
 def _folded(text: str) -> Writer:
-    """Of any number of inputs, two by two."""
+    """Write an operator of any number of inputs, two by two."""
 
     def write(n: Node) -> str:
         first, *rest = n.inputs
@@ -50,7 +50,7 @@ _DIVISORS = {"Exp", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "Sig
 
 
 def _is_never_zero(graph: Graph, name: str) -> bool:
-    """Whether a divisor is a constant without zeros, what such a constant was added to, or a sum or root of a norm."""
+    """Tell whether a divisor is a constant without zeros, a value with one added, or a sum or root of a norm."""
     if name in graph.constants:
         return bool(np.all(graph.constants[name]))
     node = next((node for node in graph.nodes if name in node.output), None)
@@ -70,7 +70,7 @@ def _mod(n: Node) -> str:
 
 
 def _pow(n: Node) -> str:
-    """Of the dtype of the base."""
+    """Write a power, which has the dtype of its base."""
     base, exponent = n.dtype(0), n.dtype(1)
     if base == exponent:
         return f"ops.pow({n[0]}, {n[1]})"
@@ -123,7 +123,7 @@ def _name(n: Node, function: str) -> str:
 
 
 def _extreme(function: str) -> Writer:
-    """Of any number of inputs."""
+    """Write an operator of any number of inputs."""
 
     def write(n: Node) -> str:
         return _folded(f"{_name(n, function)}({{x}}, {{y}})")(n)
@@ -365,7 +365,7 @@ def _slice(n: Node) -> str:
 
 
 def _within(value: int) -> int:
-    """What ONNX writes for the end of an axis fits Python's ranges, too."""
+    """Limit what ONNX writes for the end of an axis to Python's ranges."""
     return max(-(2**62), min(2**62, int(value)))
 
 

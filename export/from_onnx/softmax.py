@@ -49,7 +49,7 @@ def softmax(n: Node) -> str:
 
 
 def _may_be_infinite(graph: Graph, name: str) -> bool:
-    """Whether a value may hold inf or -inf though all products are finite: nothing here knows large activations."""
+    """Tell whether a value may hold inf or -inf though all products are finite: large activations are unknown here."""
     producers = {output: node for node in graph.nodes for output in node.output}
     left, seen = [name], set()
     while left:

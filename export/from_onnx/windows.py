@@ -134,7 +134,7 @@ def _pool(n: Node) -> tuple[_Windows, str, tuple[int, ...]]:
 
 
 def _ends(n: Node, windows: _Windows, shape: Sequence[int]) -> list[int]:
-    """What the last windows need behind the image; with ceil_mode more than the pads."""
+    """Return what the last windows need behind the image; with ceil_mode more than the pads."""
     out = n.out_shape()[2:]
     out = (1, *out) if len(out) == 1 else out
     return [
@@ -222,7 +222,7 @@ def _scales(n: Node, shape: Sequence[int], out: Sequence[int]) -> list[float]:
 
 
 def _places(n: Node, length: int, count: int, scale: float) -> Array:
-    """Where the pixels of the output lie in the input, in float32: ONNX Runtime has the same ties."""
+    """Return where the pixels of the output lie in the input, in float32: ONNX Runtime has the same ties."""
     index, step = np.arange(count, dtype=np.float32), np.float32(scale)
     mode = n.attribute("coordinate_transformation_mode", "half_pixel" if n.opset >= 11 else "asymmetric")
     if mode == "asymmetric":

@@ -17,7 +17,7 @@ __all__ = ["bypassing", "name_without"]
 
 
 def name_without(activation: str) -> str:
-    """What the method is called that does all of a cell but its activation."""
+    """Return what the method is called that does all of a cell but its activation."""
     return f"without_{activation}"
 
 

@@ -193,7 +193,7 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _is_generated(primitive: Any) -> bool:
-    """Whether a primitive takes all its attributes as arguments."""
+    """Tell whether a primitive takes all its attributes as arguments."""
     modules = [kind.__module__ for kind in type(primitive).__mro__]
     return any("auto_generate" in module or "manually_defined" in module for module in modules)
 

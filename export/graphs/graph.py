@@ -47,7 +47,7 @@ class Graph:
     outputs: list[Node]
 
     def users(self) -> Counter[int]:
-        """How many inputs of nodes that matter, and outputs, each node is; by id."""
+        """Return how many inputs of nodes that matter, and outputs, each node is; by id."""
         count = Counter(id(node) for node in self.outputs)
         seen: set[int] = set()
         stack = list(self.outputs)

@@ -26,7 +26,7 @@ def activation_of(cell: nn.Cell) -> str:
 
 
 def without_activation(cell: nn.Cell, activation: str, args: Sequence[Any]) -> bool:
-    """Whether a cell has a construct without its activation, and that behind it gives what the cell gives."""
+    """Tell whether a cell has a construct without its activation, and that behind it gives what the cell gives."""
     function = bypassing(cell, activation)
     if function is None:
         return False
@@ -40,7 +40,7 @@ def without_activation(cell: nn.Cell, activation: str, args: Sequence[Any]) -> b
 
 
 def is_small(cell: nn.Cell) -> bool:
-    """Whether a cell is looked into where it is part of another: it has vectors at most, and few sub-cells."""
+    """Tell whether a cell is looked into where it is part of another: it has vectors at most, and few sub-cells."""
     return all(p.ndim <= 1 for p in cell.get_parameters()) and len(list(cell.cells_and_names())) <= 4
 
 

@@ -119,12 +119,12 @@ def _layer(parameter: Node) -> str:
 
 
 def name_of(node: Node) -> str:
-    """What a value is called in the file."""
+    """Return what a value is called in the file."""
     return str(node.origin.output[0] if isinstance(node.origin, NodeProto) else node.origin or node.name)
 
 
 def outputs_of(graph: MindIRGraph) -> set[int]:
-    """What leaves a graph, by id: MindSpore takes no parameter for that."""
+    """Return what leaves a graph, by id: MindSpore takes no parameter for that."""
     kept: set[int] = set()
     for output in graph.graph.outputs:
         node = output
@@ -234,11 +234,11 @@ class MindIRGraph:
         return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
 
     def may_be_written(self, node: Node) -> bool:
-        """Whether the output of a node may be written while the graph runs (writes.py): its readers stay then."""
+        """Tell whether the output of a node may be written while the graph runs (writes.py): its readers stay then."""
         return name_of(node) in self._file.writes
 
     def is_ever_written(self, node: Node) -> bool:
-        """Whether the output of a node may be written at all, before it is read or behind that."""
+        """Tell whether the output of a node may be written at all, before it is read or behind that."""
         return self._file.writes.at_all(name_of(node))
 
     def writers_of(self, node: Node) -> frozenset[str] | None:
@@ -246,7 +246,7 @@ class MindIRGraph:
         return self._file.writes.writers(name_of(node))
 
     def is_new(self, node: Node) -> bool:
-        """Whether the output of a node lies in memory of its own."""
+        """Tell whether the output of a node lies in memory of its own."""
         return self._file.writes.is_own(name_of(node))
 
     def unused(self, name: str) -> str:
@@ -294,7 +294,7 @@ class MindIRGraph:
         return made
 
     def place_of(self, found: Found | Place) -> str:
-        """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
+        """Return where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
         if isinstance(found, Found):
             for node in found.inputs:
                 while node.kind in ("Load", "Cast", "Reshape") and node.inputs:
@@ -531,7 +531,7 @@ class MindIRGraph:
     def described(
         op: str, attributes: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
     ) -> list[TensorProto]:
-        """What an operator gives for inputs of these shapes and dtypes.
+        """Return what an operator gives for inputs of these shapes and dtypes.
 
         Raises:
             TypeError: it has no kernel for the dtypes.

@@ -55,7 +55,7 @@ def graph_mode() -> Iterator[None]:
 
 @contextmanager
 def synchronous() -> Iterator[None]:
-    """In PyNative mode, run each operator to its end within the block.
+    """Run each operator to its end within the block, in PyNative mode.
 
     The threads of PyNative wait busily, where they have not been started yet that is saved. And an error comes from the
     operator that has it, not from a later one.

@@ -94,7 +94,7 @@ def _enter(known: list[dict[str, Any]], bound: Mapping[str, Any]) -> None:
 
 
 def is_of_a_user(value: Any) -> bool:
-    """Whether a value is a plain function that was written outside of MindSpore, NumPy and this library."""
+    """Tell whether a value is a plain function that was written outside of MindSpore, NumPy and this library."""
     if not isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
         return False
     return (value.__module__ or "").partition(".")[0] not in ("mindspore", "ms_ascend_ops", "numpy", "builtins")
@@ -182,7 +182,7 @@ def _watching_functions(net: nn.Cell, observed: Observed, running: Sequence[nn.C
 
 
 def _arguments(function: FunctionType, bound: Mapping[str, Any], owner: nn.Cell) -> dict[str, Any] | None:
-    """What a function was called with; None where it is not called with tensors, or with what is nothing like them."""
+    """Describe what a function was called with; None without tensors, or with arguments that are nothing like them."""
     loaded = {i.argval for i in dis.get_instructions(function) if i.opname.startswith("LOAD")}
     kinds = inspect.signature(function).parameters
     arguments: dict[str, Any] = {}

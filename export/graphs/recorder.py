@@ -69,7 +69,7 @@ class Recorder(DispatchMode):  # type: ignore[misc]
 
     @contextmanager
     def within(self, call: Node) -> Iterator[None]:
-        """What is recorded within the block belongs to this call, or to the one that it is a part of."""
+        """Count what is recorded within the block to this call, or to the one that it is a part of."""
         before, self._call = self._call, self._call or call
         try:
             yield
@@ -93,7 +93,7 @@ class Recorder(DispatchMode):  # type: ignore[misc]
         return self._paused > 0
 
     def add(self, value: Any, node: Node) -> None:
-        """From now on, `value` is this node."""
+        """Let `value` be this node from now on."""
         self._by_content[_content(value)] = node
 
     def record(self, node: Node, result: Any) -> None:
@@ -192,7 +192,7 @@ def _mapped(value: Any, old: Any, new: Any) -> Any:
 
 
 def _content(value: Tensor) -> Any:
-    """What tells the values of a run apart: all of a small one; of a large one the sum of its bits, and a sample.
+    """Return what tells values of a run apart: all of a small one; of a large one the sum of its bits, and a sample.
 
     The data are random numbers. To read a large one twice, to keep it and to hash it takes longer than what is watched.
     """

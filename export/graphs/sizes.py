@@ -79,7 +79,7 @@ class Sizes:
         return None if shape is None else tuple(_found(size) for size in shape)
 
     def numbers(self, node: Node) -> Size | tuple[Any, ...] | None:
-        """What a number, or a tuple of numbers, of the graph is; None, also within a tuple: no size."""
+        """Return what a number, or a tuple of numbers, of the graph is; None, also within a tuple: no size."""
         raw = self._raw(node)
         return tuple(_plain(part) for part in raw) if isinstance(raw, tuple) else _plain(raw)
 
@@ -87,7 +87,7 @@ class Sizes:
         return node.value if node.kind == CONSTANT else self._numbers.get(id(node))
 
     def same(self, one: Sequence[Size], other: Sequence[Size]) -> bool:
-        """Whether these sizes are equal, whatever they will be."""
+        """Tell whether these sizes are equal, whatever they will be."""
         return len(one) == len(other) and all(_found(a) == _found(b) for a, b in zip(one, other, strict=True))
 
     def _unknown(self, *key: Hashable, signed: bool = False) -> Unknown:
@@ -143,7 +143,7 @@ class Sizes:
         return self._with_file(node, rule(self, node, inputs) if rule and inputs else None)
 
     def _with_file(self, node: Node, known: _Guess) -> _Shape:
-        """What the file says of a tensor, where it is open what is known, and otherwise an unknown of its own."""
+        """Return what the file says of a tensor; where that is open, what is known, or else an unknown of its own."""
         if node.shape is None:
             return None
         fits = known is not None and len(known) == len(node.shape)
@@ -188,7 +188,7 @@ class Sizes:
         return other if one == 1 else None
 
     def _reduced(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
-        """With an axis kept for each that is summed up, which is 1 then; the others are as they were."""
+        """Keep an axis for each that is summed up, which is 1 then; the others are as they were."""
         return inputs[0] if len(node.inputs) > 1 and node.inputs[1].kind == CONSTANT else None
 
     def _dense(self, _: Node, inputs: Sequence[_Shape]) -> _Guess:
@@ -317,7 +317,7 @@ _RULES: dict[str, Callable[[Sizes, Node, Sequence[_Shape]], _Guess]] = {
 
 
 def transposed(node: Node) -> tuple[bool, bool] | None:
-    """Whether a product of matrices takes its operands transposed; None: it is none, or unknown."""
+    """Tell whether a product of matrices takes its operands transposed; None: it is none, or unknown."""
     if node.kind not in PRODUCTS or len(node.inputs) < 2:
         return None
     if node.kind.endswith("Ext"):
@@ -340,13 +340,13 @@ def permutation(node: Node) -> tuple[int, ...] | None:
 
 
 def swaps_last(node: Node) -> bool:
-    """Whether a node is a transpose of the last two axes."""
+    """Tell whether a node is a transpose of the last two axes."""
     order = permutation(node) or ()
     return len(order) > 1 and order == (*range(len(order) - 2), len(order) - 1, len(order) - 2)
 
 
 def repeats_heads(sizes: Sizes, heads: _Shape, one: _Shape, wide: _Shape, flat: _Shape) -> bool:
-    """Whether heads (batch, heads, length, features) get an axis, are repeated along it, and are joined with it then.
+    """Tell whether heads (batch, heads, length, features) get an axis, are repeated along it, and joined with it.
 
     So each stands several times, one behind the other.
     """
@@ -366,7 +366,7 @@ def repeats_heads(sizes: Sizes, heads: _Shape, one: _Shape, wide: _Shape, flat: 
 
 
 def _axis(node: Node) -> int | None:
-    """Of Concat an input, of Stack an attribute."""
+    """Return the axis: of Concat an input, of Stack an attribute."""
     axis = node.inputs[1].value if len(node.inputs) > 1 else node.attributes.get("axis")
     return axis if isinstance(axis, int) and not isinstance(axis, bool) else None
 
@@ -396,7 +396,7 @@ def _factored(sizes: Iterable[Size]) -> tuple[int, Counter[Unknown]]:
 
 
 def _is_dim(part: Any) -> bool:
-    """Whether a number is a dim, whatever it will be."""
+    """Tell whether a number is a dim, whatever it will be."""
     return not part.signed if isinstance(part, Unknown) else isinstance(part, int) and part >= 0
 
 

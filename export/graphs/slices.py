@@ -12,7 +12,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 
 def index_of(node: Node) -> tuple[Any, ...] | None:
-    """What a StridedSlice takes, as NumPy writes it; None: that is not known, or it adds axes or leaves some out."""
+    """Return the index of a StridedSlice as NumPy writes it; None: unknown, or it adds axes or leaves some out."""
     if node.kind != "StridedSlice" or len(node.inputs) < 4:
         return None
     numbers = [_numbers(i) for i in node.inputs[1:4]]
@@ -37,7 +37,7 @@ def index_of(node: Node) -> tuple[Any, ...] | None:
 
 
 def is_whole(part: Any, dim: int) -> bool:
-    """Whether a part of an index takes all of an axis with so many elements; -1: unknown how many."""
+    """Tell whether a part of an index takes all of an axis with so many elements; -1: unknown how many."""
     if not isinstance(part, slice) or part.start not in (None, 0) or part.step != 1:
         return False
     return part.stop is None or 0 <= dim <= part.stop

@@ -60,7 +60,7 @@ def _copy(value: Any) -> Any:
 
 
 def _equal(now: Any, before: Any) -> bool:
-    """Whether an attribute is still what it was: the same object, or a list of the same objects."""
+    """Tell whether an attribute is still what it was: the same object, or a list of the same objects."""
     if type(now) is not type(before):
         return False
     if isinstance(now, (list, tuple)):
@@ -82,7 +82,7 @@ def _bits(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _same(tensor: Tensor, old: np.ndarray[Any, Any]) -> bool:
-    """Whether a tensor has the same bits as before; NaN is as good as any."""
+    """Tell whether a tensor has the same bits as before; NaN is as good as any."""
     new = _bits(tensor)
     if (new.shape, new.dtype) != (old.shape, old.dtype):
         return False

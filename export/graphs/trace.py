@@ -87,7 +87,7 @@ class _SubCell:
         return result
 
     def _linear(self, activation: str, *args: Any) -> Any:
-        """What a linear layer gives without its activation."""
+        """Return what a linear layer gives without its activation."""
         recorder = self._recorder
         with recorder.paused():
             result = self._stand_in(args, {})
@@ -96,7 +96,7 @@ class _SubCell:
         return result
 
     def _layer(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: Node) -> Any:
-        """What a layer gives that an operator computes, and its parameters at the call; None if it is none such."""
+        """Return the result of a layer that an operator computes, and its parameters then; None for other layers."""
         op = operator_of(self._cell)
         if op not in self._recorder.layers or kwargs or len(args) != 1:
             return None
@@ -220,7 +220,7 @@ def _enter(recorder: Recorder, name: str, value: Any) -> None:
 
 
 def unobserved(node: Node) -> bool:
-    """Whether a value came from somewhere that was not watched: it may have been computed from the inputs."""
+    """Tell whether a value came from somewhere that was not watched: it may have been computed from the inputs."""
     return node.kind == CONSTANT and node.shape is not None and node.value is None
 
 

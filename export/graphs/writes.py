@@ -54,7 +54,7 @@ class Writes:
         self._main = {name for node in model.graph.node for name in node.output}
 
     def __contains__(self, name: str) -> bool:
-        """Whether who reads the value of this name has to do it before a write, as far as anybody can tell."""
+        """Tell whether who reads the value of this name has to do it before a write, as far as anybody can tell."""
         if not self._writers and not self._any:
             return False
         memory = self._memory.get(name)
@@ -63,18 +63,18 @@ class Writes:
         return any(of in self._writers and not self._is_after(name, self._writers[of]) for of in memory)
 
     def at_all(self, name: str) -> bool:
-        """Whether the memory of this value may be written at all, whatever needs the writer."""
+        """Tell whether the memory of this value may be written at all, whatever needs the writer."""
         memory = self._memory.get(name)
         unknown = memory is None and bool(self._writers)
         return self._any or unknown or any(of in self._writers for of in memory or ())
 
     def writers(self, name: str) -> frozenset[str] | None:
-        """What may write the memory of this value; None: unknown."""
+        """Return what may write the memory of this value; None: unknown."""
         memory = self._memory.get(name)
         return None if self._any or memory is None else frozenset(w for of in memory for w in self._writers.get(of, ()))
 
     def is_own(self, name: str) -> bool:
-        """Whether a value lies in memory that it shares with nothing that it is made of."""
+        """Tell whether a value lies in memory that it shares with nothing that it is made of."""
         return self._memory.get(name) == frozenset([name])
 
     def _add(self, node: NodeProto, primitive: PrimitiveProto | None) -> None:
@@ -107,7 +107,7 @@ class Writes:
         return frozenset(found)
 
     def _is_after(self, name: str, writers: Sequence[str]) -> bool:
-        """Whether the value needs the only writer: then it is read after it, whatever the order."""
+        """Tell whether the value needs the only writer: then it is read after it, whatever the order."""
         if len(writers) != 1 or writers[0] not in self._main or len(self._writers) > _MOST_WRITERS:
             return False
         if writers[0] not in self._after:
@@ -116,7 +116,7 @@ class Writes:
 
 
 def _targets(node: NodeProto, primitive: PrimitiveProto) -> list[str]:
-    """What a node may write."""
+    """Return what a node may write."""
     if primitive.op_type.startswith(_IN_PLACE):
         return list(node.input[:1])
     if primitive.op_type.endswith("View"):  # has a place in the order of writes, and is none
@@ -126,7 +126,7 @@ def _targets(node: NodeProto, primitive: PrimitiveProto) -> list[str]:
 
 
 def _passed_on(node: NodeProto, kind: str) -> list[str]:
-    """What a node may give again as it lies."""
+    """Return what a node may give again as it lies."""
     if kind in _TUPLES:
         return list(node.input)
     return list(node.input[:1]) if kind in _SAME_MEMORY or kind.endswith("View") else []

@@ -115,7 +115,7 @@ def _halved_tanh(expr: Expr) -> Expr | None:
 
 
 def _negated(expr: Expr) -> Expr | None:
-    """What an expression is the negative of, where it is written so: -y, (-y) * z, and (y, -x) put together."""
+    """Return what an expression is the negative of, where it is written so: -y, (-y) * z, and (y, -x) put together."""
     if expr.op == "neg":
         return expr.inputs[0]
     if expr.op == "mul":

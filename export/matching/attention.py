@@ -124,7 +124,7 @@ class _Place:
         return None
 
     def _groups(self, before: _Shape, after: _Shape) -> bool:
-        """Whether heads are joined that share one."""
+        """Tell whether heads are joined that share one."""
         heads, fewer = before[1], after[1]
         divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
         return divides and self.same(before[0], after[0]) and self.same(before[3], after[3])
@@ -158,7 +158,7 @@ class _Sizes:
 
 
 def _form(place: _Place, shape: Sequence[Size], sizes: _Sizes, width: Size) -> str:
-    """How the rows lie in a value of this shape that has as many elements as all rows; nothing: in no known way.
+    """Return how the rows lie in a value of this shape that has as many elements as all rows; nothing: in no known way.
 
     One size of a reshape follows from the others.
     """
@@ -215,7 +215,7 @@ def _attention(place: _Place, scores: Scores, *, behind: bool, shared: bool, axe
 
 
 def _with_joined(place: _Place, scores: Scores, query: _Operand, key: _Operand, value: _Operand) -> Fused | Skip | None:
-    """Of operands (batch * heads, length, features), whose result nobody gives four axes."""
+    """Match operands (batch * heads, length, features) whose result nobody gives four axes."""
     (heads, queries, d), (key_heads, keys, _), (value_heads, _, e) = (place.shape(o.heads) for o in (query, key, value))
     if scores.passed or not place.same(heads, key_heads) or not place.same(heads, value_heads):
         return None
@@ -264,7 +264,7 @@ def _heads_first(shape: _Shape, *, behind: bool) -> _Shape:
 def _fits(
     place: _Place, scores: Scores, sizes: _Sizes, operands: tuple[_Operand, _Operand, _Operand], features: Size
 ) -> bool:
-    """Whether operands, scores and result are those of one attention, in the way in which their rows lie."""
+    """Tell whether operands, scores and result are those of one attention, in the way in which their rows lie."""
     query, key, value = operands
     heads, shared = sizes.heads, sizes.shared
     assert isinstance(shared, int)
@@ -331,7 +331,7 @@ def _fused(
 
 
 def _mask_meets(place: _Place, scores: Scores, sizes: _Sizes, *, lifted: bool) -> Skip | bool:
-    """Whether the mask, with ones in front, is one of (batch, heads, s, t), or why it is not."""
+    """Tell whether the mask, with ones in front, is one of (batch, heads, s, t), or why it is not."""
     assert scores.mask is not None
     assert scores.at_mask is not None
     mask, shape = scores.mask, place.shape(scores.mask)

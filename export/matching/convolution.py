@@ -49,7 +49,7 @@ def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _are_settings(found: dict[str, Object]) -> bool:
-    """Whether these are names and numbers of a convolution: a file may have anything there."""
+    """Tell whether these are names and numbers of a convolution: a file may have anything there."""
     stride, padding, dilation = found["stride"], found["padding"], found["dilation"]
     sides = (0,) * 4 if padding in ("same", "valid") else padding
     numbers = [*stride, *sides, *dilation, found["groups"]]
@@ -60,7 +60,7 @@ CONVOLUTION = OneOf(*(Op(name, Any("y")) for name in ("bias_add", "add", "conv2d
 
 
 def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:
-    """What builds the operator for a place that is a convolution, or whose activation has one as its input `z`."""
+    """Return what builds the operator for a convolution, or for a place whose activation has one as its input `z`."""
 
     def build(m: Match) -> Fused | Skip | None:
         z = m.root if activation is None else m["z"]
@@ -84,7 +84,7 @@ def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Ma
 
 
 def build_convolution_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
-    """What builds the operator for a GroupNorm of a convolution with a bias and a value for each channel and sample."""
+    """Return what builds the operator for a GroupNorm of a convolution with a bias and a value a channel and sample."""
 
     def build(m: Match) -> Fused | Skip | None:
         z = m["x"]

@@ -50,7 +50,7 @@ def number(expr: Expr) -> float | None:
 
 
 def same(one: Expr, other: Expr) -> bool:
-    """Whether two expressions are the same value: one, or what known operations make of the same."""
+    """Tell whether two expressions are the same value: one, or what known operations make of the same."""
     if one is other:
         return True
     if one.op != other.op or not one.inputs or len(one.inputs) != len(other.inputs) or one.op not in _REPEATABLE:
@@ -64,7 +64,7 @@ _REPEATABLE = frozenset(("add", "sub", "mul", "mean", "cast", "square"))
 
 
 def is_call(expr: Expr) -> bool:
-    """Whether an expression is what a sub-cell returned that was not looked into."""
+    """Tell whether an expression is what a sub-cell returned that was not looked into."""
     return expr.node is not None and expr.node.kind == CALL
 
 

@@ -61,7 +61,7 @@ def check_level(level: str, caller: str) -> str:
 def find(
     graph: Graph, patterns: Sequence[Row], level: str, refuse: Callable[[Found], str] | None = None
 ) -> tuple[list[Found], list[Place]]:
-    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first.
+    """Return where patterns fit. The search begins at the end of a graph: the larger of two nested ones comes first.
 
     `refuse` says why a place must stay, if it must; smaller ones in it are looked for then.
     """
@@ -78,7 +78,7 @@ def find(
 
 
 def _converted(node: Node) -> tuple[Node, ...]:
-    """What a node has in another form."""
+    """Return what a node has in another form."""
     return node.inputs[:1] if node.kind.removesuffix("View") in ("Cast", "Reshape", "Transpose", "TransposeExt") else ()
 
 
@@ -169,7 +169,7 @@ class _Search:
         return inside
 
     def _is_number(self, node: Node) -> bool:
-        """Whether a value is calculated from constants or is a size, or a tuple of sizes: no result of the network."""
+        """Tell whether a value is made of constants, or a size or a tuple of sizes: no result of the network."""
         if node.inputs and all(i.kind == CONSTANT for i in node.inputs):
             return True
         if node.kind not in _OF_SIZES and not node.kind.startswith("Scalar"):

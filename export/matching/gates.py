@@ -86,12 +86,12 @@ def build_gelu(m: Match) -> Fused | Skip | None:
 
 
 def simple_activation(m: Match) -> str:
-    """What the operator calls an activation that is no GELU."""
+    """Return what the operator calls an activation that is no GELU."""
     return "relu" if m.root.op == "relu" else "silu"
 
 
 def gelu_activation(m: Match) -> str:
-    """What the operator calls a GELU; nothing if it has not that one."""
+    """Return what the operator calls a GELU; nothing if it has not that one."""
     return {"none": "gelu", "tanh": "gelu_tanh"}.get(_approximate(m), "")
 
 
@@ -113,7 +113,7 @@ SILU_MUL = OneOf(
 
 
 def _halves(m: Match) -> dict[str, Object] | None:
-    """How gate and up lie in one tensor, if they do: as arguments of swiglu."""
+    """Return how gate and up lie in one tensor, if they do: as arguments of swiglu."""
     gate, up = m["gate"], m["up"]
     if gate.op != "half" or up.op != "half" or gate.inputs[0] is not up.inputs[0]:
         return None

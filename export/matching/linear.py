@@ -11,7 +11,7 @@ __all__ = ["build_linear"]
 
 
 def build_linear(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:
-    """What builds the operator for a place whose activation has `z` as its input; `activation` gives its name.
+    """Return what builds the operator for a place whose activation has `z` as its input; `activation` gives its name.
 
     With None, for a linear layer without one.
     """
@@ -55,6 +55,6 @@ def _layer(m: Match, z: Expr) -> tuple[tuple[Expr, ...], bool] | None:
 
 
 def _fits(inputs: tuple[Expr, ...]) -> bool:
-    """Whether these are a tensor of rows, a matrix, and a vector if there is one more."""
+    """Tell whether these are a tensor of rows, a matrix, and a vector if there is one more."""
     ranks = [len(e.shape or ()) for e in inputs]
     return ranks[0] >= 2 and ranks[1:] in ([2], [2, 1])

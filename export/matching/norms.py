@@ -82,7 +82,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
-    """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
+    """Tell whether half precision rounds where the fused one does: behind x * rstd (llama) or at the end (gemma)."""
     return "primitive" in m or ("up" in m and ("down" in m) is bool(arguments["scheme"] == "round_then_scale"))
 
 
@@ -177,7 +177,7 @@ def _plain(x: Expr, m: Match, arguments: dict[str, Object], activation: str, exa
 
 
 def _is_filled(expr: Expr, value: float) -> bool:
-    """Whether a scale or a shift is None, or has this value everywhere, as far as it is known."""
+    """Tell whether a scale or a shift is None, or has this value everywhere, as far as it is known."""
     if expr.op == "filled":
         return bool(expr.attributes["value"] == value)
     if expr.op != "constant":
@@ -203,12 +203,12 @@ def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 
 def _axes_of(m: Match) -> int:
-    """How many axes a LayerNorm normalizes over."""
+    """Return how many axes a LayerNorm normalizes over."""
     return int(m["primitive"].attributes.get("axes", 1)) if "primitive" in m else 1
 
 
 def build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
-    """What builds `layer_norm` with this activation behind it."""
+    """Return what builds `layer_norm` with this activation behind it."""
 
     def build(m: Match) -> Fused | Skip | None:
         arguments = _layer_arguments(m)
@@ -274,7 +274,7 @@ def group_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 
 def build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
-    """What builds `group_norm` with this activation behind it."""
+    """Return what builds `group_norm` with this activation behind it."""
 
     def build(m: Match) -> Fused | Skip | None:
         arguments = group_arguments(m)

@@ -15,7 +15,7 @@ _Build = Callable[[object, Node, "list[Expr]"], "Expr | None"]
 
 
 def _split(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """Into equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor or SplitWithSize(x, sizes, axis)."""
+    """Match equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor or SplitWithSize(x, sizes, axis)."""
     kind, x = node.kind.removesuffix("View"), inputs[0]
     if kind == "Split":
         axis, count = value_of(node, inputs, 1, "axis", 0), value_of(node, inputs, 2, "output_num", 1)

@@ -58,7 +58,7 @@ _ALONG_ROWS = frozenset({"cos", "sin", "cast", "mul", "expand_dims", "slice", "o
 
 
 def _holds_angles_twice(table: Expr, mode: str) -> bool:
-    """Whether each angle is known to stand twice in a table of full width, of which the operator reads one."""
+    """Tell whether each angle is known to stand twice in a table of full width, of which the operator reads one."""
     while table.op in _ALONG_ROWS and table.shape and table.inputs[0].shape:
         if table.shape[-1] != table.inputs[0].shape[-1]:
             return False
@@ -86,13 +86,13 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
 
 
 def _doubled(tile: Expr) -> bool:
-    """Whether a tensor is repeated twice along its last axis, and nowhere else."""
+    """Tell whether a tensor is repeated twice along its last axis, and nowhere else."""
     *others, last = tile.attributes["multiples"] or (0,)
     return last == 2 and all(m == 1 for m in others)
 
 
 def repeats(values: Object) -> str:
-    """Which mode of the rotary embedding a table of full width is for: equal halves, equal neighbours, or both."""
+    """Tell which mode of the rotary embedding a table of full width is for: equal halves, neighbours, or both."""
     if values.ndim == 0 or values.shape[-1] % 2 or not values.size:
         return ""
     half = values.shape[-1] // 2
@@ -102,7 +102,7 @@ def repeats(values: Object) -> str:
 
 
 def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, Expr]]:
-    """Where the heads of x are, and the tables as the operator takes them for that; or nothing."""
+    """Return where the heads of x are, and the tables as the operator takes them for that; or nothing."""
     shape = cos.shape or ()
     inner = cos.inputs[0].shape if cos.op == sin.op == "expand_dims" else None
     if len(x) == 3:

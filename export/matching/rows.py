@@ -91,7 +91,7 @@ class Fused:
 
     @property
     def has_several(self) -> bool:
-        """Whether the operator returns a tuple."""
+        """Tell whether the operator returns a tuple."""
         return len(registry.signature(self.op).outputs) > 1
 
     def _arguments(self, texts: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ _HIDES = -1e4
 
 
 def factor(product: Expr) -> tuple[Expr, float] | None:
-    """What is multiplied by a known number, and that."""
+    """Return what is multiplied by a known number, and that."""
     one, other = product.inputs
     value = _known(other)
     return None if value is None else (one, value)
@@ -84,7 +84,7 @@ def _scores(  # noqa: PLR0912
 
 
 def _is_largest(expr: Expr, of: Expr) -> bool:
-    """Whether an expression is the largest value of each row of another one."""
+    """Tell whether an expression is the largest value of each row of another one."""
     return expr.op == "max" and expr.inputs[0] is of and expr.attributes == {"axis": -1, "keep_dims": True}
 
 
@@ -118,7 +118,7 @@ def probabilities(expr: Expr) -> Iterator[Scores | Skip]:
 
 
 def known_mask(mask: Expr, hidden: bool | None) -> str:
-    """Whether a mask is a constant that hides no key ("all"), or those behind each query ("causal"); nothing: neither.
+    """Tell whether a constant mask hides no key ("all"), or those behind each query ("causal"); nothing: neither.
 
     The operator leaves out keys that are hidden by position; those that a mask hides it multiplies nevertheless.
     """
@@ -132,7 +132,7 @@ def known_mask(mask: Expr, hidden: bool | None) -> str:
 
 
 def mask_kind(values: NDArray[np.generic], hidden: bool | None, most: float = _HIDES) -> str:
-    """Whether a mask hides no key ("all"), or those behind each query ("causal"); nothing: neither.
+    """Tell whether a mask hides no key ("all"), or those behind each query ("causal"); nothing: neither.
 
     Args:
         values: of the mask, (..., queries, keys).

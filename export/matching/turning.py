@@ -32,7 +32,7 @@ def turned_by(x: Expr, matrix: Expr, turn: bool, node: Node) -> Expr | None:
 
 
 def _same_matrix(expr: Expr) -> bool:
-    """Whether what is applied to a matrix leaves its last two axes as they are."""
+    """Tell whether what is applied to a matrix leaves its last two axes as they are."""
     before = expr.inputs[0].shape
     return expr.shape is not None and before is not None and expr.shape[-2:] == before[-2:]
 
@@ -43,7 +43,7 @@ def _swaps_last(order: tuple[int, ...]) -> bool:
 
 
 def _turns_pairs(matrix: Expr) -> str:
-    """What `turns_pairs` says of a matrix."""
+    """Return what `turns_pairs` says of a matrix."""
     if matrix.node is None:
         return ""
     value = matrix.node.value
@@ -53,7 +53,7 @@ def _turns_pairs(matrix: Expr) -> str:
 
 
 def turns_pairs(values: Any) -> str:
-    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
+    """Return which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
 
     (-x2, x1) of x1 and x2; " back" is behind it where it is (x2, -x1).
     """

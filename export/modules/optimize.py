@@ -51,7 +51,7 @@ def optimize(
     level: str = "O2",
     patterns: Sequence[Row] = PATTERNS,
 ) -> Report:
-    """What `ms_ascend_ops.optimize` does with a module of mindtorch.
+    """Return what `ms_ascend_ops.optimize` does with a module of mindtorch.
 
     Args:
         network: the network.
@@ -127,7 +127,7 @@ def _allowed(network: Any) -> float:
 
 @contextmanager
 def _evaluating(network: Any) -> Iterator[None]:
-    """With the network in evaluation mode."""
+    """Run with the network in evaluation mode."""
     training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -142,7 +142,7 @@ def _arrays(value: Any) -> list[Any]:
 
 
 def _gradients(network: Any, call: Any) -> list[Any]:
-    """Those of the sum of the squares of the first output."""
+    """Return those of the sum of the squares of the first output."""
     parameters = tuple(p for p in network.parameters() if p.requires_grad)
 
     def loss() -> Any:
@@ -168,7 +168,7 @@ class _Writer(Writer):
     """Writes a `forward`."""
 
     def path(self, name: str) -> str:
-        """How a module or a parameter is reached: numbers are those of a list."""
+        """Return how a module or a parameter is reached: numbers are those of a list."""
         return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
 
     def is_trained(self, name: str) -> bool:
@@ -259,7 +259,7 @@ def _drops(module: Any) -> bool:
 
 
 def _conditions(frame: Frame) -> Iterator[str]:
-    """What the inputs must be: of these dtypes and ranks, and the same where they are no tensors."""
+    """Yield what the inputs must be: of these dtypes and ranks, and the same where they are no tensors."""
     for name, value in frame.bound.items():
         yield from _conditions_of(name, value)
 

@@ -113,7 +113,7 @@ def _heads(node: Node) -> int | None:
 
 
 def _target(reshape: Node) -> tuple[Node | int, ...] | None:
-    """What batch, length, heads and features are reshaped to: numbers, or values of the graph."""
+    """Return what batch, length, heads and features are reshaped to: numbers, or values of the graph."""
     if len(reshape.inputs) != 2:
         return None
     target = reshape.inputs[1]
@@ -126,7 +126,7 @@ def _target(reshape: Node) -> tuple[Node | int, ...] | None:
 
 
 def _alike(a: _Heads, b: _Heads) -> bool:
-    """Whether one product can give both: dtypes, whole weights, and the same batch and length."""
+    """Tell whether one product can give both: dtypes, whole weights, and the same batch and length."""
     one, other = a.layer.weight, b.layer.weight
     weights = one.data_type == other.data_type and one.dims[1] == other.dims[1]
     whole = len(one.raw_data) * other.dims[0] == len(other.raw_data) * one.dims[0]
@@ -168,7 +168,7 @@ def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counte
 
 
 def _only_in(item: Found, node: Node, users: Counter[int]) -> bool:
-    """Whether all users of a node are inside a place."""
+    """Tell whether all users of a node are inside a place."""
     return users[id(node)] == sum(i is node for inner in item.inside for i in inner.inputs)
 
 
@@ -190,7 +190,7 @@ def _table(node: Node) -> Node | None:
 
 
 def _puts_axis_of_heads(node: Node) -> bool:
-    """Whether a reshape does, as far as sizes are known: one that is open follows from the others."""
+    """Tell whether a reshape does, as far as sizes are known: one that is open follows from the others."""
     before, after = node.inputs[0].shape, node.shape
     if node.kind != "Reshape" or before is None or after is None or len(after) != 4 or after[1] != 1:
         return False
@@ -199,7 +199,7 @@ def _puts_axis_of_heads(node: Node) -> bool:
 
 
 def _depends(nodes: Iterable[Node], others: Iterable[Node]) -> bool:
-    """Whether one of the nodes is computed from one of the others."""
+    """Tell whether one of the nodes is computed from one of the others."""
     wanted, seen, stack = {id(node) for node in others}, set(), list(nodes)
     while stack:
         node = stack.pop()

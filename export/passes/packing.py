@@ -59,7 +59,7 @@ class Uses:
                     self.by[name].append((kind, node.output[0]))
 
     def only(self, name: str, user: str) -> bool:
-        """Whether this is the one use of a value, besides those that keep the order of side effects."""
+        """Tell whether this is the one use of a value, besides those that keep the order of side effects."""
         others = [(kind, by) for kind, by in self.by[name] if by != user]
         return not self.outputs[name] and all(self._is_order(kind, by) for kind, by in others)
 
@@ -118,7 +118,7 @@ def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, use
 
 
 def _alike(a: Linear, b: Linear) -> bool:
-    """Whether one product can give both: of the same input, into as many features, reshaped in the same way."""
+    """Tell whether one product can give both: of the same input, into as many features, reshaped in the same way."""
     same = a.product.inputs[0] is b.product.inputs[0] and a.product is not b.product
     weights = list(a.weight.dims) == list(b.weight.dims) and a.weight.data_type == b.weight.data_type
     whole = len(a.weight.raw_data) == len(b.weight.raw_data) and a.weight.quant_params == b.weight.quant_params

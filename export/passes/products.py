@@ -135,7 +135,7 @@ def _repeated(node: Node, sizes: Sizes) -> Node | None:
 
 
 def _targets(node: Node, shared: Node, sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """What the queries of a product and its result are reshaped to; None: not all is known, or it is something else."""
+    """Return what queries of a product and its result are reshaped to; None: unknown in part, or something else."""
     queries = node.inputs[0]
     before, keys, after = (list(sizes.shape(n) or ()) for n in (queries, shared, node))
     if not len(before) == len(keys) == len(after) == 4 or not sizes.same(before[:1], keys[:1]):
@@ -160,7 +160,7 @@ def _same_batch(one: Sequence[Size] | None, other: Sequence[Size] | None, sizes:
 
 
 def _behind_transposes(graph: MindIRGraph, node: Node, turn: bool) -> tuple[Node, bool]:
-    """What an operand is without transposes of its last two axes, and whether that is to be transposed."""
+    """Return what an operand is without transposes of its last two axes, and whether that is to be transposed."""
     while swaps_last(node) and not graph.may_be_written(node.inputs[0]):
         node, turn = node.inputs[0], not turn
     return node, turn

@@ -63,7 +63,7 @@ def _source(node: Node) -> Node:
 
 
 def _readers(node: Node, users: dict[int, list[Node]]) -> list[Node]:
-    """Those who read a value, through views."""
+    """Return those who read a value, through views."""
     readers, level = [], [node]
     for _ in range(_FAR):
         level = [user for one in level for user in users.get(id(one), [])]

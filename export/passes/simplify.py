@@ -82,7 +82,7 @@ def _leave_out(graph: MindIRGraph) -> list[Entry]:
 
 
 def _of_everything(node: Node) -> Node | None:
-    """What a slice takes all of, as indexing with None and colons writes it."""
+    """Return what a slice takes all of, as indexing with None and colons writes it."""
     index = index_of(node)
     shape = node.inputs[0].shape if index else None
     if index is None or shape is None or len(index) > len(shape):
@@ -91,7 +91,7 @@ def _of_everything(node: Node) -> Node | None:
 
 
 def _of_transposes(node: Node) -> Node | None:
-    """What two transposes of which the second undoes the first begin with."""
+    """Return what two transposes of which the second undoes the first begin with."""
     order = permutation(node)
     before = permutation(node.inputs[0]) if order is not None else None
     if order is None or before is None or len(before) != len(order):
@@ -102,7 +102,7 @@ def _of_transposes(node: Node) -> Node | None:
 
 
 def _of_ones(node: Node) -> Node | None:
-    """What is multiplied by the number 1, or divided by it."""
+    """Return what is multiplied by the number 1, or divided by it."""
     if node.kind not in ("Muls", "Divs", "Mul", "Div", "RealDiv") or len(node.inputs) != 2:
         return None
     value, one = node.inputs

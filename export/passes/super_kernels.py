@@ -127,7 +127,7 @@ class _Grouping:
         return range(len(node.inputs)) if node.attributes.get("side_effect_mem") else []
 
     def _takes(self, node: Node) -> bool:
-        """Whether a kernel can be a part of a run: its outputs are taken one by one."""
+        """Tell whether a kernel can be a part of a run: its outputs are taken one by one."""
         signature, _ = self.fused[id(node)]
         if len(signature.outputs) == 1:
             return True
@@ -294,7 +294,7 @@ class _Grouping:
         return dims
 
     def _known(self, source: Node) -> bool:
-        """Whether the run can have a tensor, for its sizes."""
+        """Tell whether the run can have a tensor, for its sizes."""
         inside = id(source) in self.now.tensors or id(source) in self.now.behind
         return inside or (source not in self.now and id(source) not in self.now.needs)
 
@@ -431,7 +431,7 @@ class _Grouping:
         return made
 
     def _order(self, run: _Run, node: NodeProto) -> list[NodeProto]:
-        """What lets a run come behind the reads that are in front of it."""
+        """Return what lets a run come behind the reads that are in front of it."""
         if not run.before or run.base is None:
             return []
         graph = self.graph
@@ -467,7 +467,7 @@ def _memory(node: Node) -> Node:
 
 
 def _index(node: Node) -> int | None:
-    """Which item of a tuple a node is, if it is one and that is known."""
+    """Return which item of a tuple a node is, if it is one and that is known."""
     if node.kind != "TupleGetItem" or len(node.inputs) < 2 or type(node.inputs[1].value) is not int:
         return None
     return int(node.inputs[1].value)

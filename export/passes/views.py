@@ -62,7 +62,7 @@ def write_apart(graph: MindIRGraph) -> list[Entry]:
 
 
 def _is_apart(graph: MindIRGraph, node: Node, users: Counter[int]) -> bool:
-    """Whether a write goes to memory that the graph has made and only this node reads, and keeps shape and dtype."""
+    """Tell whether a write goes to memory of the graph that only this node reads, and keeps shape and dtype."""
     if len(node.inputs) != _APART[node.kind][1] + 1:
         return False  # without a state, or no such operator: the file says what it likes
     target, other = node.inputs[0], node.inputs[1]
@@ -132,7 +132,7 @@ def _leave_tuples(graph: MindIRGraph, free: set[int]) -> None:
 
 
 def _unordered(graph: MindIRGraph, free: set[int]) -> dict[int, Node]:
-    """What stands for each node, by id, that has kept something in `free` in an order, and nothing else."""
+    """Return what stands for each node, by id, that has kept something in `free` in an order, and nothing else."""
     kept = outputs_of(graph)
     instead: dict[int, Node] = {}
     for node in graph.graph.nodes:

@@ -52,7 +52,7 @@ def _sources(node: Node) -> list[Node]:
 
 
 def _depths(nodes: list[Node]) -> dict[int, int]:
-    """On which level each node stands: below all that it is computed from."""
+    """Return the level on which each node stands: below all that it is computed from."""
     known = {id(n) for n in nodes}
     depth: dict[int, int] = {}
     users: dict[int, list[int]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _depths(nodes: list[Node]) -> dict[int, int]:
 
 
 def _places(nodes: list[Node]) -> tuple[dict[int, tuple[float, float]], float, float]:
-    """Where the upper left corners of the boxes are; width and height of the drawing."""
+    """Return where the upper left corners of the boxes are; width and height of the drawing."""
     depth = _depths(nodes)
     layers: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:

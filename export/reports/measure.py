@@ -45,7 +45,7 @@ class Measured:
     primitives: Counter[str] = field(default_factory=Counter)  # how often each ran, in PyNative mode
 
     def difference(self, after: Measured) -> tuple[Difference, Difference | None]:
-        """How far the outputs, and the gradients if they were measured, are from those of `after`."""
+        """Return how far the outputs, and the gradients if they were measured, are from those of `after`."""
         if len(self.outputs) != len(after.outputs):  # one has become None, say
             return Difference(float("inf"), float("inf")), None
         gradients = _worst(_errors(self.gradients, after.gradients), _NOTABLE) if self.gradients else None
@@ -74,7 +74,7 @@ def measure(net: nn.Cell, calls: Sequence[Sequence[Tensor]], gradients: bool = F
 def loses_gradients(
     net: nn.Cell, calls: Sequence[Sequence[Tensor]], stock: Callable[[], AbstractContextManager[None]]
 ) -> bool:
-    """Whether a parameter no longer gets the gradient that it gets within `stock()`, or a part of it.
+    """Tell whether a parameter no longer gets the gradient that it gets within `stock()`, or a part of it.
 
     One call after the other, so that there are never more than two sets of gradients, each as large as the network.
     """
@@ -99,14 +99,14 @@ def measured(outputs: Any, primitives: Counter[str] | None = None) -> Measured:
 
 
 def _gradients(net: nn.Cell, inputs: Sequence[Tensor], outputs: Any) -> list[Tensor]:
-    """Of the parameters, for fixed random gradients of the outputs."""
+    """Return gradients of the parameters, for fixed random gradients of the outputs."""
     noise = _map(outputs, partial(_noise, random=np.random.default_rng(4)))
     gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
     return list(gradient(*inputs, noise))
 
 
 def _floats(tensor: Tensor) -> tuple[str, Array]:
-    """As `read`, in float32, which holds those of 16 bits, too: gradients take as much as the network."""
+    """Do as `read`, in float32, which holds those of 16 bits, too: gradients take as much as the network."""
     values = tensor if tensor.dtype == ms.float64 else tensor.astype(ms.float32)
     return dtype_name(tensor.dtype), np.asarray(values.asnumpy())
 

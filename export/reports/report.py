@@ -50,7 +50,7 @@ class Difference:
 
 
 def _changes(before: Counter[str], after: Counter[str]) -> str:
-    """How many primitives run, and of which fewer run than before: the first of them."""
+    """Return how many primitives run, and of which fewer run than before: the first of them."""
     fewer = sorted(((before[name] - after[name], name) for name in before if after[name] < before[name]), reverse=True)
     texts = [f"{name} {before[name]} to {after[name]}" for _, name in fewer]
     more = f", and {len(texts) - _LISTED} others" if len(texts) > _LISTED else ""
@@ -168,7 +168,7 @@ class Report:
         return "\n".join(lines)
 
     def result(self, entry: Entry) -> str:
-        """What became of a place, in words.
+        """Return what became of a place, in words.
 
         Args:
             entry: one of `entries`.

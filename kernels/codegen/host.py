@@ -251,7 +251,7 @@ def _presences(signature: Signature) -> list[dict[str, bool]]:
 
 
 def _callback(signature: Signature, presence: dict[str, bool]) -> str:
-    """How MindSpore calls the aclnn function on an NPU. By itself it would compile that, for each operator.
+    """Return how MindSpore calls the aclnn function on an NPU. By itself it would compile that, for each operator.
 
     It passes the tensors of the node, addresses of the attributes, and the outputs.
     """

@@ -18,7 +18,7 @@ _FIELD = re.compile(r"\b(\w+)\s*(?:=[^;]*|\{[^}]*\})?;[ \t]*//[ \t]*([^\n]*(?:\n
 
 
 def notes(spec: OpSpec, folder: Path) -> dict[str, dict[str, object]]:
-    """For each signature: the file of its kernel, the plans of kernel and tiling, and the meaning of the fields."""
+    """Return, for each signature, its kernel's file, the plans of kernel and tiling, and the meaning of the fields."""
     own_tiling = folder / f"{spec.name}_tiling.h"
     found: dict[str, dict[str, object]] = {}
     for signature in spec.signatures:

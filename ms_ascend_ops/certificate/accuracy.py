@@ -57,7 +57,7 @@ def cases_of(name: str, dtypes: list[str], quick: bool) -> Iterator[Case]:
 
 
 def launched(case: Case) -> Arrays:
-    """What the functions return, or with `gradient` their gradients, by the kernels of the library, in float64."""
+    """Return the functions' results, or with `gradient` their gradients, by the kernels of the library, in float64."""
     for launch in case.launches:
         native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
     results = case.results[len(case.output_names) :] if case.gradient else case.results
@@ -65,7 +65,7 @@ def launched(case: Case) -> Arrays:
 
 
 def forward_in_float64(case: Case, inputs: Arrays, rounded: bool = True) -> Arrays:
-    """Those outputs by the reference. `rounded`: intermediate results that the kernel rounds are rounded, too."""
+    """Return those outputs by the reference. `rounded`: intermediate results are rounded where the kernel rounds."""
     forward = reference(case.operator_name).forward
     extra = {"dtype": case.dtype} if rounded and "dtype" in inspect.signature(forward).parameters else {}
     with np.errstate(all="ignore"):
@@ -98,7 +98,7 @@ def _gradients(case: Case) -> Arrays:
 
 
 def _explained(case: Case, golden: Arrays) -> Arrays:
-    """How far results move if inputs move by a rounding to float32: what cancels moves far."""
+    """Return how far results move if inputs move by a rounding to float32: what cancels moves far."""
     rng, inputs = np.random.default_rng(0), _exact(case)
     floats = [not array.dtype.name.startswith("int") for array in case.inputs]
     moved = [np.zeros(values.shape) for values in golden]
@@ -114,7 +114,7 @@ def _explained(case: Case, golden: Arrays) -> Arrays:
 
 
 def _stock(case: Case) -> Arrays | str:
-    """By stock operators of MindSpore; or why not."""
+    """Compute by stock operators of MindSpore, or return why that fails."""
     try:
         tensors = [network.tensor(array) for array in case.own_inputs()]
         results = network.flat(network.Forward(case.operator.stock, case)(*tensors))
@@ -124,7 +124,7 @@ def _stock(case: Case) -> Arrays | str:
 
 
 def accuracy_findings(case: Case) -> Iterator[Finding]:
-    """What the rules say of one case."""
+    """Yield what the rules say of one case."""
     ours = launched(case)
     golden = _gradients(case) if case.gradient else forward_in_float64(case, _exact(case))
     names = [case.input_names[i] for i in case.differentiable] if case.gradient else case.output_names

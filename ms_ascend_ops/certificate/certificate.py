@@ -57,7 +57,7 @@ class OfOperator:
 
     @property
     def complete(self) -> bool:
-        """Whether every part was judged, as far as there is something to judge."""
+        """Tell whether every part was judged, as far as there is something to judge."""
         not_run = any(finding.passed is None and "not run" in finding.text for finding in self.findings)
         return not self.left_out and not not_run
 
@@ -69,7 +69,7 @@ class OfOperator:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many findings there are of each result."""
+        """Return how many findings there are of each result."""
         return Counter(finding.word for finding in self.findings)
 
     def by_rule(self) -> Iterator[tuple[str, str, list[Finding]]]:
@@ -106,7 +106,7 @@ class Certificate:
 
     @property
     def complete(self) -> bool:
-        """Whether every part was judged for every operator, as far as there is something to judge."""
+        """Tell whether every part was judged for every operator, as far as there is something to judge."""
         return all(one.complete for one in self.operators)
 
     @property
@@ -127,7 +127,7 @@ class Certificate:
         }
 
     def write(self, path: Path) -> None:
-        """As JSON; a figure that is no number is null."""
+        """Write it as JSON; a figure that is no number is null."""
         text = json.dumps(_numbers(self.as_dict()), indent=1, allow_nan=False)
         path.write_text(text + "\n", encoding="utf-8")
 

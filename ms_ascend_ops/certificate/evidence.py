@@ -26,7 +26,7 @@ _MUTANT = re.compile(r"^(caught|MISSED)\s+(.+?)\s+(\S+): (.*)$", re.MULTILINE)
 
 
 def file_hash(*paths: Path) -> str:
-    """Of the contents of files, in the order of their names."""
+    """Hash the contents of files, in the order of their names."""
     digest = hashlib.sha256()
     for path in sorted(paths):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -35,7 +35,7 @@ def file_hash(*paths: Path) -> str:
 
 @cache
 def source_hash(root: Path, name: str) -> str:
-    """Of the kernel, of what kernels share and stand on, of the reference and of the tests of an operator."""
+    """Hash the kernel of an operator, what kernels share and stand on, its reference and its tests."""
     folders = [root / "kernels" / part for part in (name, "primitives", "interface", "host", "codegen", "binding")]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".h", ".cpp", ".py")]
     files += [root / f"ms_ascend_ops/ops/{name}.yaml", root / f"tests/reference/{name}.py"]
@@ -59,7 +59,7 @@ def checks(root: Path, name: str, run: bool, tell: Callable[[str], None]) -> Ite
 
 
 def mutations(root: Path, name: str, run: bool, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """Those of `tests/kernels/checked/mutations.yaml` in the kernels of an operator."""
+    """Yield those of `tests/kernels/checked/mutations.yaml` in the kernels of an operator."""
     import yaml
 
     listed = yaml.safe_load((root / "tests/kernels/checked/mutations.yaml").read_text(encoding="utf-8"))["mutations"]

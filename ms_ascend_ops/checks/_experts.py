@@ -11,7 +11,7 @@ __all__ = ["experts_of_a_token"]
 
 
 def experts_of_a_token(operator: str, place: int) -> ShapeCheck:
-    """Of the shape (n, k) at this place."""
+    """Return n and k of the shape (n, k) at this place."""
 
     def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
         limits = registry.op_spec(operator).limits

@@ -141,7 +141,7 @@ def bench(
 
 
 def _calls(ops: list[str], quick: bool, console: Any) -> None:
-    """What `--calls` shows."""
+    """Print what `--calls` shows."""
     from rich.table import Table
 
     from ms_ascend_ops.benchmarks.calls import measure, start_up

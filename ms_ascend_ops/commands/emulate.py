@@ -117,7 +117,7 @@ def _kernels(build: str) -> Path:
 
 
 def _python_options() -> list[str]:
-    """Those that this Python was started with, as far as they concern a program."""
+    """Return those that this Python was started with, as far as they concern a program."""
     import subprocess
 
     return list(subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]

@@ -121,7 +121,7 @@ def _quiet(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
 
 
 def is_verbose() -> bool:
-    """Whether the command was called with --verbose."""
+    """Tell whether the command was called with --verbose."""
     return os.environ.get(_VERBOSE) == "1"
 
 

@@ -135,7 +135,7 @@ def _random(shapes: Sequence[str], specs: Sequence[InputSpec], seed: int) -> lis
 
 
 def _tensor(array: Array, spec: InputSpec) -> Any:
-    """What a file holds in the dtype of the network, if that loses nothing that the file is likely to mean."""
+    """Return what a file holds in the dtype of the network, if that loses nothing that the file is likely to mean."""
     from mindspore import Tensor, bfloat16
     from mindspore.common import dtype_to_nptype
 

@@ -154,7 +154,7 @@ def _renamed(text: str, old: str, new: str) -> str:
 
 
 def _words_of_layer(name: str, spec: registry.OpSpec) -> dict[str, object]:
-    """For layer.py.txt and layer_test.py.txt: a layer that takes the attributes, and calls the function."""
+    """Fill layer.py.txt and layer_test.py.txt: a layer that takes the attributes, and calls the function."""
     layer, inputs, attributes = _pascal(name), [t.name for t in spec.forward.inputs], spec.forward.attributes
     types = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
     imports, described, methods = [f"from ms_ascend_ops.ops.{name} import {name}"], [], []

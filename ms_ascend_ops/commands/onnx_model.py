@@ -36,7 +36,7 @@ def as_mindir(model: Path, shapes: Sequence[str], command: str) -> Iterator[Path
 
 
 def shapes_by_name(model: Path, shapes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """What `--shape` says, as `convert_onnx` wants it."""
+    """Return what `--shape` says, as `convert_onnx` wants it."""
     if not shapes:
         return {}
     from ms_ascend_ops.export.from_onnx.convert import input_names

@@ -219,7 +219,7 @@ def _figures(prediction: Prediction | None) -> dict[str, Any]:
 
 
 def _compared(text: str, case: Case, recorder: Recorder) -> tuple[str, Prediction]:
-    """What --compare names: a file, an operator, or the same case with changes."""
+    """Return what --compare names: a file, an operator, or the same case with changes."""
     from ms_ascend_ops.profiler.launches import profile as run
 
     if text.endswith(".json"):

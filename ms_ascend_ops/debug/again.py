@@ -16,7 +16,7 @@ __all__ = ["moved_outputs", "outputs_on"]
 
 
 def outputs_on(cell: nn.Cell, arguments: tuple[Any, ...]) -> list[Value] | None:
-    """What it gives for them; None: it does not take them."""
+    """Return what it gives for them; None: it does not take them."""
     try:
         return [value_of(tensor) for tensor in flat(cell(*arguments))]
     except (TypeError, ValueError, RuntimeError):

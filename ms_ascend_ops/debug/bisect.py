@@ -30,10 +30,10 @@ class _Called:
             self.names.append(operator)
 
     def failed(self, operator: str, version: str, kind: str) -> None:
-        """Not wanted."""
+        """Do nothing: this is of no use here."""
 
     def fell_back(self, operator: str, version: str, to: str) -> None:
-        """Not wanted."""
+        """Do nothing: this is of no use here."""
 
 
 def blame(net: nn.Cell, inputs: Sequence[Any], golden: Record) -> tuple[list[str], str]:
@@ -77,7 +77,7 @@ def _differs(net: nn.Cell, inputs: Sequence[Any], golden: Record) -> bool:
 
 
 def _smallest(names: list[str], still: Callable[[list[str]], bool]) -> list[str]:
-    """Of names that together explain it, as few as that takes (delta debugging)."""
+    """Reduce names that together explain it to as few as that takes (delta debugging)."""
     parts = 2
     while len(names) > 1:
         size = -(-len(names) // parts)
@@ -95,7 +95,7 @@ def _smallest(names: list[str], still: Callable[[list[str]], bool]) -> list[str]
 
 @contextmanager
 def _replaced(names: Sequence[str]) -> Iterator[None]:
-    """With stock operators for these; policies are as they were afterwards."""
+    """Run with stock operators for these names; policies are as they were afterwards."""
     before = {name: (table.table_of(name), table.ACTIVE.get(name)) for name in names}
     kept = {name: (one.policy, one.guard, one.used) for name, (one, _) in before.items()}
     for name, (one, _) in before.items():

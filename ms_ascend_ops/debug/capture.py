@@ -153,7 +153,7 @@ def _show_values(model: ModelProto) -> list[tuple[str, MindIRNode]]:
 
 
 def _taken(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> str:
-    """What a value is called that a node takes: a parameter by its own name, a constant by none."""
+    """Return what a value is called that a node takes: a parameter by its own name, a constant by none."""
     if parameter := _parameter(value, made_by, parameters):
         return parameter
     node = made_by.get(value)
@@ -164,7 +164,7 @@ def _taken(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> s
 
 
 def _is_written(name: str, writes: Writes) -> bool:
-    """Whether an operator in place writes over a value, which the end of the graph sees no more."""
+    """Tell whether an operator in place writes over a value, which the end of the graph sees no more."""
     return bool(writes.writers(name)) and name in writes
 
 

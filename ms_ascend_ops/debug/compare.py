@@ -67,7 +67,7 @@ class Place:
 
     @property
     def explained(self) -> bool:
-        """Whether rounding explains the difference."""
+        """Tell whether rounding explains the difference."""
         found = self.difference if self.isolated is None else self.isolated
         return not self.problem and found <= self.bound
 
@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether rounding explains every place, and nothing overflows on one side alone."""
+        """Tell whether rounding explains every place, and nothing overflows on one side alone."""
         return bool(self.places) and self.first is None and not any(place.overflow for place in self.places)
 
 
@@ -227,7 +227,7 @@ def _describe(place: Place, a: Sequence[Value], b: Sequence[Value]) -> None:
 
 
 def _overflow(a: Layer, b: Layer) -> str:
-    """What overflows on one side alone: what both have, as the -inf of a mask, is meant."""
+    """Return what overflows on one side alone: what both have, as the -inf of a mask, is meant."""
     found = {side: _overflow_of(layer) for side, layer in (("A", a), ("B", b))}
     return next((f"{side}: {text}" for side, text in found.items() if text), "") if not all(found.values()) else ""
 

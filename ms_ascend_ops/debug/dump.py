@@ -106,7 +106,7 @@ class Record:
 
     @property
     def outputs(self) -> list[Value]:
-        """Of the network."""
+        """Return the outputs of the network."""
         return self.layers[-1].outputs if self.layers else []
 
 

@@ -17,7 +17,7 @@ _FLOOR = 1e-12  # of the chart: equal
 
 
 def verdict(found: Comparison) -> str:
-    """In a few words."""
+    """Describe it in a few words."""
     if not found.places:
         return "no layers in common"
     if found.first is not None:

@@ -42,7 +42,7 @@ def pairs(a: Record, b: Record) -> Iterator[tuple[Layer, Layer]]:
 
 
 def _by_order(a: Record, b: Record) -> Iterator[tuple[Layer, Layer]]:
-    """By name and call, as far as they stand in the same order."""
+    """Pair layers by name and call, as far as they stand in the same order."""
     keys = [[(layer.name, layer.number, _form(layer)) for layer in record.layers] for record in (a, b)]
     blocks = SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks()
     for block in blocks:
@@ -50,7 +50,7 @@ def _by_order(a: Record, b: Record) -> Iterator[tuple[Layer, Layer]]:
 
 
 def _form(layer: Layer) -> Any:
-    """What has to agree beside the name: nothing of cells, shapes of nodes of a MindIR, whose names repeat."""
+    """Return what has to agree beside the name: nothing of cells, shapes of nodes of a MindIR, whose names repeat."""
     return _shape(layer) if layer.node is not None or (not layer.inputs and layer.kind != "MindIR") else None
 
 
@@ -76,7 +76,7 @@ def _by_name(a: Sequence[Layer], b: Sequence[Layer]) -> dict[str, str] | None:
 
 
 def _replaces(layer: Layer, known: dict[str, Layer]) -> bool:
-    """Whether `optimize_mindir` has put it in: an operator, or a view of what one gives."""
+    """Tell whether `optimize_mindir` has put it in: an operator, or a view of what one gives."""
     node = layer.node
     return node is not None and (node.put_in or (layer.kind in _VIEWS and bool(node.taken) and node.taken[0] in known))
 
@@ -105,7 +105,7 @@ class _Alignment:
             self._same[a], self._back[b] = b, a
 
     def _anchors(self) -> None:
-        """What takes the same parameters by the same operator, if it is called as often."""
+        """Pair what takes the same parameters by the same operator, if it is called as often."""
         sides: list[dict[Any, list[str]]] = [defaultdict(list), defaultdict(list)]
         for layers, side in zip((self._a, self._b), sides, strict=True):
             for layer in layers:

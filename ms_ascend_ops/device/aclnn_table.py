@@ -70,13 +70,13 @@ class Row:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the shape of an output is known only when it was computed."""
+        """Tell whether the shape of an output is known only when it was computed."""
         return any(parameter.dynamic for parameter in self.parameters)
 
 
 @cache
 def rows() -> Mapping[str, Row]:
-    """By the name of the function; operators of aclop have GE's names."""
+    """Return the rows by the name of the function; operators of aclop have GE's names."""
     path = Path(__file__).with_name("aclnn.txt")
     found: dict[str, Row] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _prepare(kernels: Path) -> None:
-    """What the first calls would wait for."""
+    """Do what the first calls would wait for."""
     _operators()
     if kernels.resolve() == library.LIBRARY and not os.environ.get(_OPERATORS):
         library.native()  # compiles its loops
@@ -82,7 +82,7 @@ def _run_operator(call: int, size: int, error: int, error_bytes: int) -> int:
 
 
 def _watch_memory(engine: ctypes.CDLL) -> None:
-    """With --check: operators may not read what nobody has written."""
+    """Switch --check on: operators may not read what nobody has written."""
     engine.MsAscendEngineShadowShift.restype = ctypes.c_uint64
     if shift := engine.MsAscendEngineShadowShift():
         from ms_ascend_ops.device import shadow
@@ -109,7 +109,7 @@ def _predictor(clock: Clock) -> Callable[[int, bytes, int | None, int, int], int
 
 
 def _trace_path(path: Path, device: int) -> Path:
-    """Where the trace of a device goes: of the only one there, else with its number in the name."""
+    """Return where the trace of a device goes: of the only one there, else with its number in the name."""
     several = int(os.environ.get("MS_ASCEND_EMULATED_DEVICES") or 1) > 1
     return path.with_name(f"{path.stem}.device{device}{path.suffix}") if several else path
 

@@ -13,7 +13,7 @@ __all__ = ["watch"]
 
 
 def watch(shift: int) -> None:
-    """From now on tensors that are read are checked, and those that are written are noted.
+    """Check, from now on, tensors that are read, and note those that are written.
 
     Args:
         shift: from an address to its shadow.

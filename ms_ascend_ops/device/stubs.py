@@ -74,7 +74,7 @@ class _Symbols:
 
 
 def client_libraries() -> tuple[list[Path], list[Path]]:
-    """Of the clients that are installed: the libraries that speak to CANN, and others that they bring."""
+    """Find, in the clients that are installed, the libraries that speak to CANN, and others that they bring."""
     speakers: list[Path] = []
     others: list[Path] = []
     for package, (ours, rest) in _CLIENTS.items():
@@ -177,7 +177,7 @@ def plugin_failure(environment: Mapping[str, str]) -> str:
 
 
 def _reason(output: str) -> str:
-    """What MindSpore says of its plugin; otherwise its last line."""
+    """Return what MindSpore says of its plugin; otherwise its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no message"]
     return next((line for line in lines if line.startswith("Load dynamic library: ")), lines[-1])
 

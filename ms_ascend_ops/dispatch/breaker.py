@@ -39,7 +39,7 @@ class Breaker:
         return not self._open
 
     def allows(self) -> bool:
-        """Whether a call may go there. Of half-open ones one call gets True, the others wait for its result."""
+        """Tell whether a call may go there. Of half-open ones one call gets True, the others wait for its result."""
         if not self._open:
             return True
         now = self.clock()

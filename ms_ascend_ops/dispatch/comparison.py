@@ -22,12 +22,12 @@ class Difference:
 
 
 def _beyond_rounding(found: Accuracy) -> list[str]:
-    """Of two that have both rounded: the mixed tolerance, as relative errors of results that cancel say nothing."""
+    """Judge two that have both rounded by the mixed tolerance: relative errors of results that cancel say nothing."""
     return [reason for reason in found.reasons if not reason.startswith(("MERE", "MARE"))]
 
 
 def difference_of(results: Any, golden: Any) -> Difference:
-    """Of all outputs in floats of one implementation from those of another."""
+    """Compare all outputs in floats of one implementation with those of another."""
     found = []
     for mine, theirs in zip(flat(results), flat(golden), strict=True):
         dtype = str(mine.dtype).lower()
@@ -42,12 +42,12 @@ def flat(results: Any) -> list[Tensor]:
 
 
 def values_of(tensor: Tensor) -> Any:
-    """As a NumPy array; bfloat16, which NumPy does not have, as float32."""
+    """Return a NumPy array; bfloat16, which NumPy does not have, as float32."""
     return tensor.astype(ms.float32).asnumpy() if tensor.dtype == ms.bfloat16 else tensor.asnumpy()
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """In one pass, as a sum: one that overflows is looked at again, element by element."""
+    """Tell it in one pass, by a sum: one that overflows is looked at again, element by element."""
     if str(tensor.dtype).lower() not in RULES:
         return True
     values = values_of(tensor)

@@ -75,7 +75,7 @@ def _group_norm(
 
 
 def _gelu_of(x: Tensor, approximate: str) -> Tensor:
-    """Of float32."""
+    """Compute in float32."""
     if approximate == "tanh":
         return 0.5 * x * (1.0 + ops.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
     # erfc keeps its relative accuracy where erf is close to -1.
@@ -137,7 +137,7 @@ def _cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int) -> Tensors
 
 
 def _activated(y: Tensor, activation: str) -> Tensor:
-    """Of float32."""
+    """Compute in float32."""
     if activation == "relu":
         return ops.relu(y)
     if activation == "silu":
@@ -288,7 +288,7 @@ def _quant_matmul(
 
 
 def _unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None) -> Tensor:
-    """In float32."""
+    """Compute in float32."""
     numbers, columns = weight.astype(ms.float32), x.shape[-1]
     if weight.shape[-1] != columns:  # two numbers of 4 bits in a byte, the lower half first
         high = ops.floor(numbers / 16)

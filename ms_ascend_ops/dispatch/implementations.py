@@ -78,12 +78,12 @@ class Implementation:
 
     @property
     def has_limits(self) -> bool:
-        """Whether shapes or dtypes say if it can answer a call."""
+        """Tell whether shapes or dtypes say if it can answer a call."""
         return bool(self.dtypes or self.sizes)
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is a kernel of this library, or of another one."""
+        """Tell whether it is a kernel of this library, or of another one."""
         return self.library is not None or self.version == "kernel"
 
     @cached_property
@@ -95,7 +95,7 @@ class Implementation:
 
     @property
     def what(self) -> str:
-        """Where it comes from."""
+        """Return where it comes from."""
         if self.library is not None:
             return f"library {self.library}"
         if self.function is not None:

@@ -49,13 +49,13 @@ class CallSite(Protocol):
         """The name of a call's kind in the cache of what was measured."""
 
     def able(self, form: Form) -> tuple[Implementation, ...]:
-        """Those that can answer such a call."""
+        """Return those that can answer such a call."""
 
     def measure(self, form: Form, tensors: tuple[Any, ...], budget: float) -> dict[str, float]:
         """Medians in microseconds by identity, of all that can answer; infinite where one fails or is wrong."""
 
     def difference(self, tensors: tuple[Any, ...], results: Any, version: str) -> Difference | None:
-        """Of results from those of another implementation; None where that cannot answer, or inputs are written."""
+        """Compare results with another implementation's; None where that cannot answer, or inputs are written."""
 
     def take_out(self, version: str, kind: str, why: str, forever: bool = False) -> None:
         """Open the breaker of an implementation."""
@@ -166,7 +166,7 @@ class Fastest(Policy):
 
     @property
     def measurements(self) -> Measurements:
-        """What was measured so far, on this machine."""
+        """Return what was measured so far, on this machine."""
         if self._measurements is None:
             self._measurements = Measurements(self._cache)
         return self._measurements

@@ -155,7 +155,7 @@ class Route:
         return {name: 1e6 * median(times) for name, times in runs.items()} | failed
 
     def difference(self, tensors: tuple[Any, ...], results: Any, version: str) -> Difference | None:
-        """Of results from those of another implementation; None where that cannot answer, or inputs are written."""
+        """Compare results with another implementation's; None where that cannot answer, or inputs are written."""
         if self._writes or not self._table.breakers[version].closed:
             return None
         one = self._table.get(version)
@@ -168,7 +168,7 @@ class Route:
     # A call by Python.
 
     def _look_again(self) -> None:
-        """Whether one implementation answers all calls, with nobody looking on: the fast path."""
+        """Tell whether one implementation answers all calls, with nobody looking on: the fast path."""
         table = self._table
         self._generation, self._direct = table.generation, None
         for one in set(self._functions) - set(table.implementations):
@@ -279,7 +279,7 @@ class Route:
         return results
 
     def _wrong(self, one: Implementation, form: Form, tensors: tuple[Any, ...], results: Any) -> str:
-        """What the guard says of results; empty: nothing."""
+        """Return what the guard says of results; empty: nothing."""
         guard = self._table.guard
         assert guard is not None
         reference = self._reference(one, form)
@@ -344,14 +344,14 @@ class Route:
         return self._cached_able(form)
 
     def _able(self, form: Form) -> tuple[Implementation, ...]:
-        """Those that are for this device, these attributes and such a call."""
+        """Return those that are for this device, these attributes and such a call."""
         return tuple(one for one in self._table.implementations if self._fits(one) and not one.why_not(form))
 
     def _fits(self, one: Implementation) -> bool:
         return self._device in one.devices and all(self._attributes[k] == v for k, v in one.when.items())
 
     def _counts(self, one: Implementation) -> bool:
-        """Whether a library counts its launches, if told to."""
+        """Tell whether a library counts its launches, if told to."""
         return one.is_kernel and self._device == "CPU"
 
     def _loaded(self, one: Implementation) -> Callable[..., Any]:
@@ -379,7 +379,7 @@ class Route:
         return form
 
     def _warm_up(self, function: Callable[..., Any], tensors: tuple[Any, ...], budget: float) -> None:
-        """As long as a measurement: what is compiled while it runs is compiled then."""
+        """Run as long as a measurement, so that what is compiled during one is compiled by then."""
         end = time.perf_counter() + budget
         for number in range(_MOST_RUNS):
             if number >= 2 and time.perf_counter() > end:

@@ -178,7 +178,7 @@ class Table:
     def route(
         self, make: Makers, check: Callable[..., None], device: str, attributes: dict[str, Any], first: str
     ) -> Routed:
-        """What answers calls with these attributes; see `routing.Router`."""
+        """Return what answers calls with these attributes; see `routing.Router`."""
         from ms_ascend_ops.dispatch.route import Route  # noqa: PLC0415 - imports MindSpore, which a table needs not
 
         return Route(self, make, check, device, attributes, first)
@@ -391,7 +391,7 @@ def used() -> list[str]:
 
 
 def versions_of(library: Path) -> dict[str, str]:
-    """By operator, as which version a library is registered."""
+    """Return, by operator, the version as which a library is registered."""
     return {
         operator: one.version
         for operator, table in list(_tables.items())
@@ -408,7 +408,7 @@ def chosen_for_graph(choice: Choice) -> None:
 
 
 def choices() -> list[Choice]:
-    """What graphs got that were compiled or exported since the last `reset()`, of operators with a policy."""
+    """Return what graphs got that were compiled or exported since the last `reset()`, of operators with a policy."""
     return list(_choices)
 
 

@@ -143,11 +143,11 @@ class _Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes requests."""
+        """Tell whether it takes requests."""
         return self._popen.poll() is None
 
     def answer(self, request: str) -> dict[str, Any]:
-        """What it says to a request; an error if it was ended."""
+        """Return what it says to a request; an error if it was ended."""
         lines = [request] if self._first is None else [self._first, request]
         self._first = None
         until = time.monotonic() + _WALL

@@ -162,7 +162,7 @@ class ModelConfig:
 
     @property
     def family(self) -> Family:
-        """What sets the architecture apart."""
+        """Return what sets the architecture apart."""
         return FAMILIES[self.architecture]
 
     @property
@@ -172,27 +172,27 @@ class ModelConfig:
 
     @property
     def rotary_mode(self) -> str:
-        """Which elements of a head are a pair, as `ops.rotary_embedding` says it."""
+        """Return which elements of a head are a pair, as `ops.rotary_embedding` says it."""
         return "interleave" if self.family.interleaved else "half"
 
     @property
     def query_key_norm(self) -> bool:
-        """Whether queries and keys have norms, before they are rotated."""
+        """Tell whether queries and keys have norms, before they are rotated."""
         return self.family.query_key_norm != "none"
 
     @property
     def scale_of_scores(self) -> float:
-        """What scores are multiplied by."""
+        """Return what scores are multiplied by."""
         return self.query_scale or self.head_size**-0.5
 
     @property
     def embedding_scale(self) -> float:
-        """What rows of the embedding are multiplied by."""
+        """Return what rows of the embedding are multiplied by."""
         return self.hidden**0.5 if self.family.scaled_embedding else 1.0
 
     @property
     def norm_of_all_heads(self) -> bool:
-        """Whether all heads of queries, or of keys, have one norm, not one each."""
+        """Tell whether all heads of queries, or of keys, have one norm, not one each."""
         return self.family.query_key_norm == "all"
 
     @property

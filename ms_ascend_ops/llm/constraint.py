@@ -173,7 +173,7 @@ class Constraint:
         connection.ask(copy, -1)
 
     def ready(self, wait_s: float = 0.0) -> bool:
-        """Whether `allowed` answers at once."""
+        """Tell whether `allowed` answers at once."""
         return self._connection.ready(self._copy, wait_s)
 
     def allowed(self) -> Array:

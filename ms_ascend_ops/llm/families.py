@@ -65,12 +65,12 @@ class Family:
 
     @property
     def experts(self) -> bool:
-        """Whether feed-forward layers are mixtures of experts."""
+        """Tell whether feed-forward layers are mixtures of experts."""
         return "num_experts_per_tok" in self.keys
 
     @property
     def norm_scheme(self) -> str:
-        """How norms multiply by their weights, as `ops.rms_norm` says it."""
+        """Return how norms multiply by their weights, as `ops.rms_norm` says it."""
         return "one_plus_gamma" if self.one_plus_gamma else "round_then_scale"
 
 

@@ -88,7 +88,7 @@ def _added(ops: Any, residual: Any, product: Any, norm: Any, config: ModelConfig
 def layer_product(
     ops: Any, layer: Any, x: Any, residual: Any, angles: Any, attend: Callable[..., Any]
 ) -> tuple[Any, Any]:  # fmt: skip
-    """What a layer adds to the residual last, and that residual; see `decoder`. x is the normalized residual."""
+    """Return what a layer adds to the residual last, and that residual; see `decoder`. x is the normalized residual."""
     config = layer.config
     cos, sin = angles[layer.base]
     query, key, value = _heads(ops, layer, x, cos, sin)

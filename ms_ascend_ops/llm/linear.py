@@ -125,7 +125,7 @@ class Experts:
     normalized: bool
 
     def product(self, ops: Any, x: Any) -> Any:
-        """What the layer gives, by the operators `ops`."""
+        """Return what the layer gives, by the operators `ops`."""
         tokens = x.reshape(-1, x.shape[-1])
         scores = ops.matmul(tokens, self.router, None, transpose_weight=True)
         weights, chosen = ops.moe_gating_top_k(scores, None, self.used, "softmax", self.normalized)

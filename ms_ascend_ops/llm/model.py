@@ -230,7 +230,7 @@ class LanguageModel:
         return Request(ids, max_tokens, sampling, stop, self.stop_tokens, on_text, **details)
 
     def tool_form(self) -> ToolForm:
-        """How the model writes calls of tools, which takes a template to tell the first time.
+        """Return how the model writes calls of tools, which takes a template to tell the first time.
 
         Raises:
             ValueError: it has no chat template.
@@ -275,7 +275,7 @@ def cache_type(cache_dtype: str | None, dtype: str) -> Any:
 
 
 def is_bundle(path: str | Path) -> bool:
-    """Whether a file is a zip archive, which no other file of a model is."""
+    """Tell whether a file is a zip archive, which no other file of a model is."""
     if not Path(path).is_file():
         return False
     with Path(path).open("rb") as file:

@@ -98,7 +98,7 @@ class SequenceBlocks:
         return len(self.blocks) * size
 
     def missing(self, length: int) -> int:
-        """How many blocks it needs for this length and does not have."""
+        """Return how many blocks it needs for this length and does not have."""
         return -(-length // self._pool.block) - len(self.blocks)
 
     def grow(self, length: int) -> bool:

@@ -128,7 +128,7 @@ def partition(checkpoint: Checkpoint, rank: int, size: int, quantized: bool = Fa
 
 
 def _group_unit(checkpoint: Checkpoint, name: str, columns: int, quantized: bool) -> int:
-    """How many pieces of so many columns have whole groups, in the first layer; other layers are checked when read."""
+    """Count the pieces of so many columns with whole groups, in the first layer; other layers are checked when read."""
     weight = checkpoint.weight(f"model.layers.0.{name}.weight") if quantized else None
     if not isinstance(weight, QuantizedMatrix) or weight.group == weight.shape[1]:
         return 1
@@ -187,7 +187,7 @@ class Group:
 
 
 def started_by_msrun() -> bool:
-    """Whether this is a process of a job of msrun."""
+    """Tell whether this is a process of a job of msrun."""
     return "MS_ROLE" in os.environ and "MS_WORKER_NUM" in os.environ
 
 

@@ -161,7 +161,7 @@ class Recorder:
         return Value(-1, number)
 
     def program(self, results: Sequence[Symbol]) -> Program:
-        """What was recorded, with these results."""
+        """Return what was recorded, with these results."""
         wanted = [symbol.value for symbol in results]
         arrays = {Value(-1, number): array for number, array in enumerate(self._inputs)}
         runs: list[Callable[[], object]] = []

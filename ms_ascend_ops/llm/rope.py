@@ -37,7 +37,7 @@ def _tables(config: ModelConfig, positions: int, factors: Array | None) -> tuple
 
 
 def frequencies(config: ModelConfig, factors: Array | None = None, positions: int = 0) -> Array:
-    """Of each pair of elements, in radians a position, where contexts have so many positions at most.
+    """Return the frequency of each pair of elements, in radians a position, for contexts of so many positions at most.
 
     Source: Su et al., RoFormer, 2021; the scaling of low frequencies is that of Llama 3.1; Peng et al., YaRN, 2023;
     Ding et al., LongRoPE, 2024.

@@ -140,7 +140,7 @@ class TokenLogprob:
 
 
 def log_probability(logits: Array, token: int, count: int = 0) -> TokenLogprob:
-    """What the network says of a token: the logarithm of the softmax in float64, before penalties and temperature."""
+    """Return the logarithm of the softmax of a token in float64, before penalties and temperature."""
     values = logits.astype(np.float64)
     highest = values.max()
     total = highest + np.log(np.exp(values - highest).sum())
@@ -181,7 +181,7 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
 
 
 def _largest(values: Array, count: int) -> Array:
-    """Where the largest values are, the largest first; of equal ones, those with lower numbers."""
+    """Return where the largest values are, the largest first; of equal ones, those with lower numbers."""
     if count < len(values):
         border = np.partition(values, -count)[-count]
         places = np.flatnonzero(values >= border)

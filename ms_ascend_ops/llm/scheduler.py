@@ -73,12 +73,12 @@ class _Sequence:
 
     @property
     def wants_every_row(self) -> bool:
-        """Whether what the network says of the prompt is wanted, too."""
+        """Tell whether what the network says of the prompt is wanted, too."""
         return self.request.embed or self.request.prompt_logprobs
 
     @property
     def in_prompt(self) -> bool:
-        """Whether pieces of the prompt are left, of which each is a step of its own."""
+        """Tell whether pieces of the prompt are left, of which each is a step of its own."""
         return self.pending > 1 or (self.pending == 1 and self.wants_every_row and not self.request.tokens)
 
     def reset(self) -> None:
@@ -112,7 +112,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a request to work on."""
+        """Tell whether there is a request to work on."""
         return bool(self._waiting or self._running)
 
     def submit(self, request: Request) -> None:

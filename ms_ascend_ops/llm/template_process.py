@@ -27,7 +27,7 @@ class TooLongError(Exception):
 
 
 def environment() -> Any:
-    """What templates of Hugging Face are written for."""
+    """Return what templates of Hugging Face are written for."""
     import jinja2  # noqa: PLC0415 - behind the search path
     from jinja2.ext import Extension  # noqa: PLC0415
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415

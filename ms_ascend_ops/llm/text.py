@@ -16,7 +16,7 @@ class StopFilter:
         self.stopped = False
 
     def add(self, text: str) -> str:
-        """What may be given out: without an end that may be the beginning of a stop text."""
+        """Return what may be given out: without an end that may be the beginning of a stop text."""
         if self.stopped:
             return ""
         self._held += text
@@ -31,11 +31,11 @@ class StopFilter:
         return given
 
     def finish(self) -> str:
-        """What is left, as nothing follows."""
+        """Return what is left, as nothing follows."""
         given, self._held = self._held, ""
         return given
 
     def _overlap(self, stop: str) -> int:
-        """How many characters at the end are the beginning of the stop text."""
+        """Return how many characters at the end are the beginning of the stop text."""
         most = min(len(self._held), len(stop) - 1)
         return next((size for size in range(most, 0, -1) if self._held.endswith(stop[:size])), 0)

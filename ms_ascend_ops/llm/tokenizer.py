@@ -68,7 +68,7 @@ class Tokenizer:
 
     @property
     def begin_token(self) -> int | None:
-        """What comes before a text that is no conversation, if it is one token."""
+        """Return what comes before a text that is no conversation, if it is one token."""
         first: list[int] = self.backend.encode("").ids[:1]
         text: list[int] = self.backend.encode("a", add_special_tokens=False).ids
         return first[0] if first and self.backend.encode("a").ids[: 1 + len(text)] == first + text else None
@@ -181,7 +181,7 @@ class TextStream:
             self._read -= 1  # the last character of the prompt is not complete
 
     def add(self, token: int) -> str:
-        """What may be given out now that this token is known: perhaps nothing, as its character is not complete."""
+        """Return the text that this token completes: perhaps none, as its character is not whole yet."""
         if token in self._visible:
             left = self.finish()
             self._ids.append(token)
@@ -195,7 +195,7 @@ class TextStream:
         return text[len(given) :]
 
     def finish(self) -> str:
-        """What is left, with a replacement character for one that was not completed."""
+        """Return what is left, with a replacement character for one that was not completed."""
         if len(self._ids) == self._behind:
             return ""
         text, given = self._texts()

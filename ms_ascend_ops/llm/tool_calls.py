@@ -183,7 +183,7 @@ def tool_form(template: ChatTemplate, tokenizer: Tokenizer) -> ToolForm:
 
 
 def _json_with_name(text: str) -> tuple[int, int, Any] | None:
-    """Where the JSON with the call stands, and its value."""
+    """Return where the JSON with the call stands, and its value."""
     decoder = json.JSONDecoder()
     for place, character in enumerate(text):
         if character not in "[{":
@@ -213,7 +213,7 @@ class CallReader:
         self.calls = 0
 
     def add(self, text: str) -> list[str | Call]:
-        """What is certain now: words, and calls that are complete."""
+        """Return what is certain now: words, and calls that are complete."""
         self._held += text
         parts: list[str | Call] = []
         while (part := self._next()) is not None:
@@ -221,7 +221,7 @@ class CallReader:
         return parts
 
     def finish(self, is_cut: bool = False) -> list[str | Call]:
-        """What is left, as nothing follows.
+        """Return what is left, as nothing follows.
 
         Args:
             is_cut: the model would have gone on. A call whose name is complete is one, with its arguments as far as

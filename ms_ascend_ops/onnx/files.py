@@ -136,7 +136,7 @@ def _constant(node: NodeProto) -> TensorProto | None:
 
 
 def damaged(caller: str, path: Path, error: Exception) -> ValueError:
-    """What `caller` raises of a file that it cannot work with."""
+    """Return what `caller` raises of a file that it cannot work with."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return ValueError(f"{caller}: {path} is no ONNX file, or a damaged one: {lines[0]}")
 
@@ -174,7 +174,7 @@ def _shapes_for_checker(model: ModelProto) -> Iterator[bool]:
 
 
 def lacks_shape(value: ValueInfoProto) -> bool:
-    """Whether a tensor may be of any rank."""
+    """Tell whether a tensor may be of any rank."""
     return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
 
 

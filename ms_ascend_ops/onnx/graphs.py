@@ -334,7 +334,7 @@ def _unsqueeze(reader: _Reader, source: NodeProto) -> Node:
 
 
 def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
-    """What has its last two axes swapped where batch and heads are joined for that, and parted again.
+    """Return what has its last two axes swapped where batch and heads are joined for that, and parted again.
 
     So PyTorch's exporter writes the keys of an attention: (b, h, s, d) -> (b h, s, d) -> (b h, d, s) -> (b, h, d, s);
     where heads were repeated, from (b, h / r, r, s, d).

@@ -39,7 +39,7 @@ def library_path() -> str:
 
 
 def is_installed() -> bool:
-    """Whether ONNX Runtime is there."""
+    """Tell whether ONNX Runtime is there."""
     return find_spec("onnxruntime") is not None
 
 

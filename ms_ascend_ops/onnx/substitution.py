@@ -175,7 +175,7 @@ def _infer_shapes(model: ModelProto) -> None:
 
 
 def _drop_unused(graph: GraphProto) -> None:
-    """Without nodes and constants that nothing needs any more."""
+    """Remove nodes and constants that nothing needs any more."""
     while True:
         used = {value.name for value in graph.output}
         for node in graph.node:
@@ -292,7 +292,7 @@ class _Substitution:
         return name
 
     def _known_mask(self, origin: Any, hidden: bool | None) -> str:
-        """Whether a mask is a constant that hides no key, or as a causal attention does; nothing: neither."""
+        """Tell whether a mask is a constant that hides no key, or as a causal attention does; nothing: neither."""
         values = self._evaluated(origin) if isinstance(origin, str) else None
         return "" if values is None else mask_kind(values, hidden, _HIDDEN)
 

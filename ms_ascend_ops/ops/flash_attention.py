@@ -79,7 +79,7 @@ def _mask_gradient(scale: float, causal: bool, window: int, layout: str) -> Call
 
 
 def _behind(scores: Tensor) -> Tensor:
-    """How many positions each key is behind each query, (1, 1, s, t); of sizes that a graph need not know."""
+    """Return how many positions each key is behind each query, (1, 1, s, t); of sizes that a graph need not know."""
     queries, keys = stock.shape(scores)[2], stock.shape(scores)[3]
     ends = stock.arange(0, queries) + (keys - queries)  # the key at which each query stands
     return (ends.reshape((1, 1, -1, 1)) - stock.arange(0, keys)).astype(ms.float32)

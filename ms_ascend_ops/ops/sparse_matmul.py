@@ -33,12 +33,12 @@ def transposed_pattern(row_ends: Tensor, indices: Tensor, columns: Tensor) -> tu
 
 
 def reordered(values: Tensor, order: Tensor) -> Tensor:
-    """In float, which MindSpore's operator for a CPU needs."""
+    """Compute in float32, which MindSpore's operator for a CPU needs."""
     return stock.gather(values.astype("float32"), order, 0).astype(values.dtype)
 
 
 def _count_up_to(ascending: Tensor, bounds: Tensor) -> Tensor:
-    """How many of the ascending integers are not larger than each bound."""
+    """Return how many of the ascending integers are not larger than each bound."""
     # Even numbers beside odd ones, so that `right` does not matter: up to MindSpore 2.9 a kernel of searchsorted that
     # was made for one answers for the other, whoever in the process has asked first.
     found = stock.searchsorted(ascending.astype("int64") * 2, bounds.astype("int64") * 2 + 1)

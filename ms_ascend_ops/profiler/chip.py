@@ -107,7 +107,7 @@ class Chip:
 
     @property
     def hbm_bytes_per_cycle(self) -> float:
-        """What HBM gives all cores together at best, in practice."""
+        """Return what HBM gives all cores together at best, in practice."""
         return self.hbm_gb_per_s * self.hbm_efficiency / self.clock_ghz
 
     @property

@@ -60,7 +60,7 @@ class Case:
 
     @property
     def changes(self) -> str:
-        """What is not as the kernel has it, as text."""
+        """Return what is not as the kernel has it, as text."""
         parts = [f"{name}={getattr(self, name)}" for name in ("cores", "ub_bytes", "buffers") if getattr(self, name)]
         parts += [f"{name}={value}" for name, value in self.tiling.items()]
         parts += [f"{name}={value}" for name, value in self.fill.items()]
@@ -156,7 +156,7 @@ def _gradient_inputs(
     known_dtypes: Mapping[str, str],
     values: Mapping[str, Any],
 ) -> tuple[list[MaybeShape], list[str]]:
-    """By name what the forward has, `d...` of its outputs; of the rest what follows from the definition."""
+    """Take by name what the forward has, `d...` of its outputs, and the rest from the definition."""
     same_rule = {t.rule.text: known_shapes[t.name] for t in gradient.inputs if t.name in known_shapes}
     known_shapes = {t.name: same_rule[t.rule.text] for t in gradient.inputs if t.rule.text in same_rule} | dict(
         known_shapes
@@ -207,6 +207,6 @@ def profile(case: Case, recorder: Recorder, executes: bool = False, is_reference
 
 
 def default_path(case: Case, ending: str) -> Path:
-    """Where a file of this case goes by default."""
+    """Return where a file of this case goes by default."""
     shape = "x".join(map(str, case.shape))
     return Path(f"{case.kernel}_{shape}_{case.dtype}_{Path(case.chip).stem}{ending}")

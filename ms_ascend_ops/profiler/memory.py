@@ -63,7 +63,7 @@ def _moves(events: Array) -> Array:
 
 
 def _copied(events: Array) -> Array:
-    """Of each event the bytes that it copies."""
+    """Return the bytes that each event copies."""
     return np.asarray(np.where(_moves(events), events["piece_bytes"] * events["pieces"].astype(np.float64), 0.0))
 
 
@@ -86,7 +86,7 @@ def _moved_bytes(events: Array, chip: Chip) -> Array:
 
 
 def _line_bytes(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> int:
-    """Of how many bytes a line counts: of those of the shortest piece where others lie between, as of heads of a cache.
+    """Return how many bytes a line counts: the shortest piece's where others lie between, as of heads of a cache.
 
     A copy of the next head reads the other part of a line, which has not come with the first.
     """
@@ -116,7 +116,7 @@ def _lines(event: Array, line_bytes: int) -> Array | slice:
 def _read_lines(
     trace: Trace, line_bytes: int, argument: int, reads: list[Array]
 ) -> tuple[list[list[Array | slice]], Array]:
-    """Of each core the lines of its reads, and how many cores read each line of the argument."""
+    """Return the lines that each core reads, and how many cores read each line of the argument."""
     size = trace.arguments[argument].bytes // line_bytes + 2
     sharers = np.zeros(size, np.int32)
     lines: list[list[Array | slice]] = []
@@ -132,7 +132,7 @@ def _read_lines(
 
 
 def _paid(size: float, sharers: Array, line_bytes: int) -> Array:
-    """Of each line of a copy the bytes it pays for: its own, or its share of the line if others read the same."""
+    """Return the bytes that each line of a copy pays for: its own, or its share of the line if others read the same."""
     return np.minimum(size / max(1, len(sharers)), line_bytes / sharers)
 
 

@@ -87,7 +87,7 @@ class Prediction:
     high_us: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {"predicted": True, **asdict(self)}
 
 

@@ -96,7 +96,7 @@ class _Compiler:
         self.program.busy[self.last[Pipe.S]] += cycles
 
     def everything(self, pipes: tuple[Pipe, ...] = _DATA_PIPES) -> tuple[int, ...]:
-        """What has to complete so that these pipes are empty, and so is what they would wait for."""
+        """Return what has to complete so that these pipes are empty, and so is what they would wait for."""
         found = {self.last[pipe] for pipe in pipes} | {wait for pipe in pipes for wait in self.pending[pipe]}
         return tuple(sorted(found - {_NO_EVENT}))
 
@@ -269,7 +269,7 @@ def _digests(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[bytes]:
 
 
 def _depends(event: Event, previous: Event) -> bool:
-    """Whether an instruction touches what the one before writes, or writes what it reads."""
+    """Tell whether an instruction touches what the one before writes, or writes what it reads."""
     mine, theirs = event.ranges, previous.ranges
 
     def overlap(a: list[int], b: list[int]) -> bool:

@@ -104,7 +104,7 @@ class Recorder:
         return self.run_compared(wanted)[0]
 
     def run_compared(self, wanted: Request) -> tuple[Trace, float]:
-        """As run(), with how far the outputs are from those of the reference: worker.difference()."""
+        """Do as run(), and return how far the outputs are from those of the reference: worker.difference()."""
         if self._process is None:
             self._start()
         assert self._process is not None

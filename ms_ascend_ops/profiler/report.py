@@ -158,7 +158,7 @@ def sweep_table(base: Profile, attempts: Sequence[Attempt], rows: int = 12) -> R
 
 
 def assumptions(chip: Chip) -> RenderableType:
-    """Which numbers of a chip are guesses."""
+    """Return which numbers of a chip are guesses."""
     table = Table(title=f"{chip.name}: what the model assumes", title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("number", style="bold")
     table.add_column("because")

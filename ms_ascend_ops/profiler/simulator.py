@@ -159,7 +159,7 @@ class _Simulator:
             self.settle(owner, able)
 
     def wire(self) -> None:
-        """Who is told when an instruction's times are known."""
+        """Note which instructions are told when the times of one are known."""
         for owner, program in enumerate(self.programs):
             followers: list[list[tuple[int, int]]] = [[] for _ in range(len(program))]
             previous = dict.fromkeys(PIPES, -1)

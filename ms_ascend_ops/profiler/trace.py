@@ -174,7 +174,7 @@ class Trace:
 
     @property
     def has_products(self) -> bool:
-        """Whether it multiplies matrices."""
+        """Tell whether it multiplies matrices."""
         return any((events["kind"] == Kind.PRODUCT).any() for events in self.cores)
 
     @property

@@ -135,7 +135,7 @@ def difference(first: Array, second: Array, dtype: str) -> float:
 
 
 def _reads_values(trace: Trace) -> bool:
-    """Whether a kernel reads what is only there if it calculates. Inputs of integers are there anyway."""
+    """Tell whether a kernel reads what is only there if it calculates. Inputs of integers are there anyway."""
     given = [i for i, a in enumerate(trace.arguments) if not a.output and a.dtype.startswith("int")]
     return any(
         ((events["kind"] == Kind.SCALAR) & (events["written"] == 0) & ~np.isin(events["argument"], given)).any()

@@ -165,7 +165,7 @@ def check_origin(headers: Mapping[str, str], settings: Settings, changes_models:
 
 
 def _is_own_name(host: str, names: Iterable[str]) -> bool:
-    """Whether a Host header is an address, a name that no public DNS has, or one of the settings."""
+    """Tell whether a Host header is an address, a name that no public DNS has, or one of the settings."""
     parts = re.fullmatch(r"(\[[^]]*\]|[^:]*)(:[0-9]*)?", host.lower())
     if parts is None:
         return False

@@ -69,7 +69,7 @@ async def model_metadata(request: Request, name: str, version: str | None = None
 @router.get("/models/{name}/ready")
 @router.get("/models/{name}/versions/{version}/ready")
 async def model_ready(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
-    """Whether a model is loaded; 404 if it is not."""
+    """Tell whether a model is loaded; 404 if it is not."""
     found = peek(service_of(request), name, version)
     return {"name": found.name, "ready": True}
 

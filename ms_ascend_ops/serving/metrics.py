@@ -81,11 +81,11 @@ class Metrics:
         self._hung_up.labels(protocol).inc()
 
     def of_model(self, model: str, version: str) -> ModelMetrics:
-        """Those of one version of a model."""
+        """Return those of one version of a model."""
         return ModelMetrics(self, model, version)
 
     def text(self) -> bytes:
-        """What Prometheus reads."""
+        """Return what Prometheus reads."""
         return generate_latest(self.registry)
 
 

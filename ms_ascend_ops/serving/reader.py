@@ -176,7 +176,7 @@ _READ: Mapping[str, Callable[[bytes, Any], Any]] = {
 
 
 def main() -> None:
-    """What runs in the process: answer until there is nothing more to read."""
+    """Run in the process: answer until there is nothing more to read."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))

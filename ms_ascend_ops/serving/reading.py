@@ -65,7 +65,7 @@ def parsed(body: bytes | str, most: int | None = _MOST_VALUES) -> dict[str, Any]
 
 
 def read_inference(body: bytes, header_length: str | None) -> Inference:
-    """What a request over HTTP says.
+    """Return what a request over HTTP says.
 
     Raises:
         BadRequest: it cannot be read.

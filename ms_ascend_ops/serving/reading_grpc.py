@@ -52,7 +52,7 @@ class Call:
 
 
 def read_call(data: bytes) -> Call:
-    """What a request to run a network says.
+    """Return what a request to run a network says.
 
     Raises:
         BadRequest: it cannot be read.

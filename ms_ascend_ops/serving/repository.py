@@ -46,7 +46,7 @@ class Repository:
         return sorted(entry.name for entry in self.root.iterdir() if _NAME.fullmatch(entry.name) and entry.is_dir())
 
     def config(self, name: str) -> Path:
-        """Where a model has its options, if it has any."""
+        """Return where a model has its options, if it has any."""
         return self._inside(self._folder(name) / "config.yaml", name)
 
     def versions(self, name: str) -> dict[int, Path]:
@@ -62,7 +62,7 @@ class Repository:
         return dict(sorted(found.items()))
 
     def source(self, name: str, version: int) -> Source:
-        """What a version is loaded from.
+        """Return what a version is loaded from.
 
         Raises:
             NotFound: there is no such version.
@@ -103,7 +103,7 @@ def checked_name(name: str) -> str:
 
 
 def source_in(path: Path) -> Source:
-    """What there is to load at a path: a file, a directory of Hugging Face's, or a directory with one file.
+    """Return what there is to load at a path: a file, a directory of Hugging Face's, or a directory with one file.
 
     Raises:
         ValueError: nothing, or more than one.

@@ -78,7 +78,7 @@ class Version:
 
     @property
     def is_language_model(self) -> bool:
-        """Whether it continues texts."""
+        """Tell whether it continues texts."""
         return self.source.kind == "language"
 
     @property
@@ -89,17 +89,17 @@ class Version:
 
     @property
     def platform(self) -> str:
-        """As the metadata say."""
+        """Return it as the metadata say."""
         return "ms_ascend_ops_llm" if self.is_language_model else "mindspore_mindir"
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """Those of the network; a language model has none."""
+        """Return those of the network; a language model has none."""
         return () if self.is_language_model else self._network.inputs
 
     @property
     def outputs(self) -> Sequence[TensorSpec]:
-        """Those of the network; a language model has none."""
+        """Return those of the network; a language model has none."""
         return () if self.is_language_model else self._network.outputs
 
     @property
@@ -258,7 +258,7 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether requests may come."""
+        """Tell whether requests may come."""
         return self._started and not self.stopping
 
     async def load(self, name: str, override: Mapping[str, Any] | None = None) -> None:
@@ -402,7 +402,7 @@ class Service:
         return name in self._fixed or (self._repository is not None and name in self._repository.names())
 
     def _sources(self, name: str, override: Mapping[str, Any] | None) -> tuple[ModelOptions, dict[int, Source]]:
-        """What is to be loaded, by version."""
+        """Return what is to be loaded, by version."""
         try:
             if name in self._fixed:
                 return read_options(None, self.settings.defaults, override), {1: self._fixed[name]}

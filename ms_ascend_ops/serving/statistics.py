@@ -53,7 +53,7 @@ class Statistics:
             self._batches[rows] = count + 1, total + seconds
 
     def fields(self) -> dict[str, Any]:
-        """As the protocol has them."""
+        """Return them as the protocol has them."""
         with self._lock:
             return {
                 "last_inference": self._last_ms,

@@ -49,7 +49,7 @@ class TensorSpec:
     shape: tuple[int, ...]
 
     def metadata(self) -> dict[str, Any]:
-        """As the protocol has it."""
+        """Return it as the protocol has it."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
 

@@ -34,12 +34,12 @@ class Call:
         return self._tensors[name]
 
     def needs(self, *names: str) -> bool:
-        """Whether the gradient of one of these inputs is wanted."""
+        """Tell whether the gradient of one of these inputs is wanted."""
         return not self._needs.isdisjoint(names)
 
 
 def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., None]]:
-    """What `torch.library.register_autograd` takes: the backward function, and what keeps tensors for it."""
+    """Return what `torch.library.register_autograd` takes: the backward function, and what keeps tensors for it."""
     inputs = [tensor.name for tensor in signature.inputs]
     outputs = [tensor.name for tensor in signature.outputs]
     attributes = [attribute.name for attribute in signature.attributes]
@@ -135,7 +135,7 @@ def _mask_gradient(
     dout: Tensor, query: Tensor, key: Tensor, value: Tensor, lse: Tensor, delta: Tensor, mask: Tensor,
     scale: float, causal: bool, window: int, layout: str,
 ) -> Tensor:  # fmt: skip
-    """That of flash_attention's mask, of torch's operators: scores and what they become are in memory then."""
+    """Compute the gradient of flash_attention's mask by torch's operators: scores and softmax are in memory then."""
 
     def products(x: Tensor, y: Tensor) -> Tensor:
         """x y^T for each head of x, of which consecutive ones share one of y, in float32."""
@@ -184,7 +184,7 @@ def _moe_token_unpermute(call: Call) -> Gradients:
 
 
 def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
-    """Of values, or of blocks of side x side, and the dense factor."""
+    """Return gradients of values, or of blocks of side x side, and of the dense factor."""
 
     def compose(call: Call) -> Gradients:
         name = "sparse_matmul" if side == 1 else "block_sparse_matmul"
@@ -206,12 +206,12 @@ def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
 
 
 def _rows(tensor: Tensor) -> Tensor:
-    """As one matrix, also of rows without elements."""
+    """Reshape to one matrix, also of rows without elements."""
     return tensor.flatten(0, -2) if tensor.dim() > 1 else tensor.unsqueeze(0)
 
 
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
-    """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
+    """Differentiate act(x gate_weight^T) * (x up_weight^T): both products again, rather than keep twice the output."""
 
     def compose(call: Call) -> Gradients:
         matmul, x = _kernel("matmul"), call["x"]
@@ -258,7 +258,7 @@ def _conv2d(call: Call) -> Gradients:
 
 
 def _of_convolution(call: Call, dz: Tensor, attributes: dict[str, Any]) -> Gradients:
-    """Of x, weight and bias; `attributes` are those of conv2d."""
+    """Return gradients of x, weight and bias; `attributes` are those of conv2d."""
     x, weight, bias, conv2d = call["x"], call["weight"], call["bias"], _kernel("conv2d")
 
     def convolution(*tensors: Any, **changed: Any) -> Any:

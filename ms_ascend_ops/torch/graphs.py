@@ -36,7 +36,7 @@ def read(graph: fx.Graph) -> Graph:
 
 
 def changes_inputs(node: fx.Node) -> bool:
-    """Whether a node may write to tensors that it is given."""
+    """Tell whether a node may write to tensors that it is given."""
     if node.op in ("placeholder", "get_attr", "output"):
         return False
     if node.op == "call_module" or node.kwargs.get("inplace") or node.kwargs.get("out") is not None:

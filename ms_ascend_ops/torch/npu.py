@@ -42,10 +42,10 @@ class Operator(Protocol):
 
     @staticmethod
     def dtype_name(tensor: torch.Tensor) -> str:
-        """As definitions name it."""
+        """Return the name that definitions have for it."""
 
     def __hash__(self) -> int:
-        """By identity."""
+        """Hash by identity."""
 
 
 def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
@@ -148,13 +148,13 @@ def _soc(device: torch.device) -> str:
 
 
 def _stream(device: torch.device) -> int:
-    """Where PyTorch's operators go. torch_npu puts them into it from a queue: asking for the stream waits for that."""
+    """Return PyTorch's stream. torch_npu puts operators into it from a queue: asking for the stream waits for that."""
     return int(_raw_stream()(device.index))
 
 
 @cache
 def _raw_stream() -> Any:
-    """What `torch.npu.current_stream(device).npu_stream` asks, which makes an object on the way."""
+    """Return what `torch.npu.current_stream(device).npu_stream` asks, which makes an object on the way."""
     import torch_npu  # noqa: PLC0415
 
     return torch_npu._C._npu_getCurrentRawStream

@@ -67,7 +67,7 @@ class Operator:
 
     @property
     def schema(self) -> str:
-        """As `torch.library` writes it."""
+        """The schema as `torch.library` writes it."""
         tensors = []
         for i, tensor in enumerate(self.signature.inputs):
             alias = f"({chr(ord('a') + i)}!)" if tensor.name in self.signature.writes else ""
@@ -107,7 +107,7 @@ class Operator:
         return function
 
     def kernel(self, *arguments: Any) -> Any:
-        """What the dispatcher calls for tensors on a CPU."""
+        """Return what the dispatcher calls for tensors on a CPU."""
         result = self.direct(*arguments)
         return self.run(*arguments) if result is NotImplemented else result
 
@@ -123,7 +123,7 @@ class Operator:
         return results if len(results) > 1 else results[0]
 
     def npu(self, *arguments: Any) -> Any:
-        """What the dispatcher calls for tensors of torch_npu."""
+        """Return what the dispatcher calls for tensors of torch_npu."""
         if torch._C._get_privateuse1_backend_name() != npu.DEVICE:
             _refuse(self, "PrivateUse1")(*arguments)
         return npu.run(self, self._all(arguments), arguments[self.count :])
@@ -170,7 +170,7 @@ class Operator:
 
     @staticmethod
     def dtype_name(tensor: torch.Tensor) -> str:
-        """As definitions name it."""
+        """Return the name that definitions have for it."""
         return _NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
 
     def _all(self, arguments: tuple[Any, ...]) -> list[Any]:
@@ -247,7 +247,7 @@ def _call_directly(operator: Operator) -> None:
 
 
 def _transformed(operator: Operator, backward: Callable[..., Any], keep: Callable[..., Any]) -> Callable[..., Any]:
-    """What `torch.func` calls. It takes no formula of `torch.library`, but an `autograd.Function` of this form."""
+    """Return what `torch.func` calls: it takes no formula of `torch.library`, but an `autograd.Function` like this."""
     signature = operator.signature
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]
@@ -336,7 +336,7 @@ def _counting_changes(operator: Operator) -> Callable[..., Any]:
 
 
 def _autocast(operator: Operator, device: str | None, key: torch._C.DispatchKey) -> Callable[..., Any]:
-    """On a device, or None: the one that has PrivateUse1, whose name may come later."""
+    """Return the kernel for autocast on a device; None: on that of PrivateUse1, whose name may come later."""
 
     def autocast(*arguments: Any) -> Any:
         dtype = torch.get_autocast_dtype(device or torch._C._get_privateuse1_backend_name())

@@ -222,7 +222,7 @@ def _replace(graph: fx.Graph, found: Found, order: Mapping[fx.Node, int], now: d
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Any:
-    """With the network in evaluation mode, and without gradients."""
+    """Run with the network in evaluation mode, and without gradients."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -243,7 +243,7 @@ def _tolerance(outputs: Sequence[Tensor]) -> float:
 
 
 def _difference(before: Sequence[Tensor], after: Sequence[Tensor]) -> Difference:
-    """Of the outputs, the largest. What is not finite must be the same."""
+    """Return the largest of the outputs. What is not finite must be the same."""
     if [(a.shape, a.dtype) for a in before] != [(b.shape, b.dtype) for b in after]:
         return Difference(float("inf"), float("inf"))
     absolute = relative = 0.0

@@ -24,7 +24,7 @@ GROUP_NORM_HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm).parameters
 
 
 def default_epsilon(dtype: torch.dtype) -> float:
-    """What PyTorch's RMSNorm takes for an eps of None. Before 2.7 it is that of the dtype of x."""
+    """Return what PyTorch's RMSNorm takes for an eps of None. Before 2.7 it is that of the dtype of x."""
     return DEFAULT_EPSILON if _VERSION >= (2, 7) or not dtype.is_floating_point else float(torch.finfo(dtype).eps)
 
 

@@ -50,7 +50,7 @@ def stock(query, key, value, scale, causal=False):
 
 
 def flash_attention_score(query, key, value, scale, causal=False):
-    """Of float16 and bfloat16."""
+    """Take float16 and bfloat16."""
     heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
     mask = ops.triu(ops.ones((queries, keys), ms.uint8), keys - queries + 1) if causal else None
     return ops.flash_attention_score(query, key, value, heads, attn_mask=mask, scalar_value=scale, input_layout="BNSD")

@@ -58,7 +58,7 @@ def pytorch(torch, x, weight, group_list, transpose_weight):
 
 
 def grouped_matmul_v4(x, weight, group_list, transpose_weight):
-    """Of lists of tensors; its ends are int64, and its matrices are not transposed."""
+    """Take lists of tensors; its ends are int64, and its matrices are not transposed."""
     ends = group_list.astype("int64")
     return auto_generate.grouped_matmul_v4(
         [x], [weight.swapaxes(-1, -2)], group_list=ends, split_item=3, group_type=0, group_list_type=0

@@ -61,7 +61,7 @@ def pytorch(torch, x, weight, scale, group_list, pertoken_scale):
 
 
 def grouped_matmul_v4(x, weight, scale, group_list, pertoken_scale):
-    """Of lists of tensors; its ends are int64, its matrices are not transposed, scale and result are bfloat16."""
+    """Take lists of tensors; its ends are int64, its matrices are not transposed, scale and result are bfloat16."""
     return auto_generate.grouped_matmul_v4(
         [x],
         [weight.swapaxes(-1, -2)],

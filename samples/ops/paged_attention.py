@@ -60,7 +60,7 @@ def stock(query, key_cache, value_cache, block_tables, context_lengths, scale):
 
 
 def incre_flash_attention(query, key_cache, value_cache, block_tables, context_lengths, scale):
-    """Of float16 and bfloat16, one token a sequence, and blocks whose size is a multiple of 16."""
+    """Take float16 and bfloat16, one token a sequence, and blocks whose size is a multiple of 16."""
     batch, tokens, heads, size = query.shape
     blocks, block_size, key_heads, _ = key_cache.shape
     key, value = (cache.reshape(blocks, block_size, -1) for cache in (key_cache, value_cache))

@@ -61,5 +61,5 @@ def pytorch(torch, x, slice_ends, indices, values, group_ends, pieces):
 
 
 def _owners(torch, ends):
-    """Of each position: what it is a part of."""
+    """Return what each position is a part of."""
     return torch.repeat_interleave(torch.arange(len(ends)), torch.diff(ends, prepend=ends.new_zeros(1)).long())

@@ -36,7 +36,7 @@ def ours(x, weight, scale, offset, bias, activation):
 
 
 def _unpacked(stack, weight, columns):
-    """From bytes, as floats: what each holds, or its two halves."""
+    """Turn bytes into floats: what each holds, or its two halves."""
     if weight.shape[-1] == columns:
         return weight
     high = (weight / 16).floor()
@@ -63,7 +63,7 @@ def pytorch(torch, x, weight, scale, offset, bias, activation):
 
 
 def weight_quant_batch_matmul(x, weight, scale, offset, bias, activation):
-    """Of 8 bits, those of 4 are a type of their own there, and of x in 16 bits.
+    """Take weights of 8 bits, as those of 4 are a type of their own there, and x in 16 bits.
 
     All but the weight have the type of x, and scale and offset groups first.
     """

@@ -180,6 +180,37 @@ def test_what_a_graph_takes_is_a_whole_tensor(mode):
     call(layer, mode, given)
 
 
+class OfTuple(nn.Cell):
+    def construct(self, caches):
+        return ops.kv_cache_update(KEY, KEY, caches[0], caches[1], SLOTS)
+
+
+def test_tensors_of_a_tuple_are_whole():
+    """As MindFormers passes its caches."""
+    caches = [Tensor(np.zeros(BLOCKS, np.float32)) for _ in range(2)]
+    with graph_mode():
+        OfTuple()(ms.mutable(tuple(caches)))
+    assert all(cache.asnumpy().sum() == 6 for cache in caches)
+
+
+class Constants(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.keys, self.values = (Tensor(np.zeros(BLOCKS, np.float32)) for _ in range(2))
+
+    def construct(self):
+        return ops.kv_cache_update(KEY, KEY, self.keys, self.values, SLOTS)
+
+
+def test_constants_are_refused():
+    """MindSpore makes one of two that have equal values: keys and values would go to the same memory."""
+    held, caches = Constants(), tuple(Tensor(np.zeros(BLOCKS, np.float32)) for _ in range(2))
+    for call in (held, lambda: OfTuple()(caches)):
+        with graph_mode(), pytest.raises(ValueError, match=r"key_cache is written .* got a constant, .*mutable"):
+            call()
+    assert not held.keys.asnumpy().any()
+
+
 def test_a_view_that_is_only_read_is_taken():
     @ms.jit
     def append(key, keys, values, position):

@@ -80,7 +80,7 @@ def _write_vendor(kernels: Sequence[Kernel], chips: Sequence[Chip], vendors: Pat
 
 
 def _info(kernel: Kernel, chip: Chip) -> dict[str, dict[str, str]]:
-    """What CANN's ops-info has of an operator."""
+    """Return what CANN's ops-info has of an operator."""
     signature = kernel.signature
     rows = type_rows(signature, chip)
     file = names.snake(signature.cann_type)
@@ -108,7 +108,7 @@ def _info(kernel: Kernel, chip: Chip) -> dict[str, dict[str, str]]:
 
 
 def _kernels(kernel: Kernel, chip: Chip) -> dict[str, Any]:
-    """What CANN's list of kernels has of an operator, but for the files of binaries: there are none."""
+    """Return what CANN's list of kernels has of an operator, but for the files of binaries: there are none."""
     signature = kernel.signature
     sides = {"inputs": signature.inputs, "outputs": signature.cann_outputs}
     known = {"optionalInputMode": "gen_placeholder", "optionalOutputMode": "gen_placeholder"}

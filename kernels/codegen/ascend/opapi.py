@@ -111,7 +111,7 @@ def _parameter(tensor: TensorSpec, name: str, reference: int) -> str:
 
 
 def _input_name(signature: Signature, tensor: TensorSpec) -> str:
-    """As op_build calls it."""
+    """Return the name that op_build gives it."""
     suffix = "Ref" if tensor.name in signature.writes else "Optional" if tensor.optional else ""
     return _camel(tensor.name) + suffix
 

@@ -145,7 +145,7 @@ def write(
 
 
 def file_name(kernel: Kernel) -> str:
-    """Of its source in op_host and in op_kernel."""
+    """Return the name of its source in op_host and in op_kernel."""
     return f"{names.snake(kernel.signature.cann_type)}.cpp"
 
 

@@ -23,7 +23,7 @@ _NAMED = re.compile(r"^(?!namespace\b|template\b)(?=\S).*?(?:\b(?:class|struct) 
 
 
 def device_files(start: Path, folders: Sequence[Path]) -> dict[str, Path]:
-    """As `reachable`, but of what a tiling header includes only other tiling headers: the kernel needs its structs."""
+    """Do as `reachable`, but a tiling header leads to other tiling headers only: the kernel needs its structs."""
     return reachable(start, folders, only_tiling=True)
 
 
@@ -84,7 +84,7 @@ def flat_name(path: Path) -> str:
 
 
 def tiling_structs(path: Path, folders: Sequence[Path]) -> str:
-    """What a kernel needs of a tiling header: the structs. The functions are for the host."""
+    """Return what a kernel needs of a tiling header: the structs. The functions are for the host."""
     text = path.read_text(encoding="utf-8")
     guard = f"MS_ASCEND_OPS_DEVICE_{Path(flat_name(path)).stem.upper()}_H"
     found = [_locate(name, path.parent, folders) for name in _INCLUDE.findall(text) if name.endswith("_tiling.h")]

@@ -67,7 +67,7 @@ class Toolkit:
 
     @property
     def version(self) -> str:
-        """As the toolkit's own files say; empty if none does."""
+        """Return it as the toolkit's own files say; empty if none does."""
         for pattern in _VERSION_FILES:
             for file in sorted(self.root.glob(pattern)):
                 match = _VERSION.search(file.read_text(encoding="utf-8", errors="replace"))
@@ -82,14 +82,14 @@ class Toolkit:
 
     @property
     def asc_package(self) -> Path | None:
-        """What find_package(ASC) finds, from CANN 8.5 on."""
+        """Return what find_package(ASC) finds, from CANN 8.5 on."""
         folder = self.root / "compiler/tikcpp/ascendc_kernel_cmake"
         names = ("ASCConfig.cmake", "asc-config.cmake")
         return next((file for name in names for file in sorted(folder.rglob(name))), None)
 
     @property
     def packs_onnx_plugins(self) -> bool:
-        """Whether find_package(ASC) knows plugins for ATC, as CANN 9 does."""
+        """Tell whether find_package(ASC) knows plugins for ATC, as CANN 9 does."""
         if self.asc_package is None:
             return False
         files = self.asc_package.parent.rglob("*.cmake")
@@ -109,7 +109,7 @@ class Toolkit:
 
     @property
     def has_headers(self) -> bool:
-        """Whether the kernels' header is there."""
+        """Tell whether the kernels' header is there."""
         return any((folder / "kernel_operator.h").is_file() for folder in self.includes())
 
     @property

@@ -96,7 +96,7 @@ def bench(
 
 
 def _peers(model: Path, options: dict[str, Any], cache_tokens: int, stock: str, own: str) -> dict[str, Engine]:
-    """What is measured beside."""
+    """Return what is measured beside."""
     from ms_ascend_ops.library import get_num_threads
     from ms_ascend_ops.llm import benchmark
     from ms_ascend_ops.llm.executor import ProgramExecutor

@@ -92,13 +92,13 @@ def _answer(language_model: LanguageModel, request: Request, context: int) -> st
 
 
 def _greet(text: str) -> None:
-    """For people only: what comes of a pipe is asked by a program."""
+    """Greet people only: what comes of a pipe is asked by a program."""
     if sys.stdin.isatty():
         click.echo(text, err=True)
 
 
 def _question() -> str | None:
-    """What the user types; None: the end."""
+    """Return what the user types; None: the end."""
     while True:
         try:
             text = input("> " if sys.stdin.isatty() else "").strip()

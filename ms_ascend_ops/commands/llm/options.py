@@ -74,14 +74,14 @@ _SAMPLING = (
 
 
 def model_options(function: F) -> F:
-    """How to load a model."""
+    """Return how to load a model."""
     for option in reversed(_MODEL):
         function = option(function)
     return function
 
 
 def parallel_option(function: F) -> F:
-    """On how many processes."""
+    """Return on how many processes to run."""
     return click.option(
         "--tensor-parallel", type=click.IntRange(1, 1024), default=1, metavar="N",
         help="Processes that share every layer; starts them by msrun, unless it was msrun that started this one.",
@@ -89,7 +89,7 @@ def parallel_option(function: F) -> F:
 
 
 def sampling_options(function: F) -> F:
-    """How to choose tokens."""
+    """Return how to choose tokens."""
     for option in reversed(_SAMPLING):
         function = option(function)
     return function

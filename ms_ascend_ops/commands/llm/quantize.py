@@ -104,7 +104,7 @@ def quantize(
 
 
 def _beside(size: int, model: Path) -> str:
-    """How large a result is beside what it was made of."""
+    """Return how large a result is beside what it was made of."""
     before = sum(file.stat().st_size for file in (model.glob("*.safetensors") if model.is_dir() else [model]))
     words = f"than the {before / 2**20:.1f} MiB of {model}"
     if size < before:

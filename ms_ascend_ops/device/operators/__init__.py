@@ -85,7 +85,7 @@ def run(data: bytes) -> str | None:
 
 @cache
 def computations() -> Mapping[str, Callable[..., Any]]:
-    """By their names: the public functions of the modules, and their tables OPERATORS."""
+    """Return, by their names, the public functions of the modules, and their tables OPERATORS."""
     found: dict[str, Callable[..., Any]] = {}
     for module in (import_module(f"{__name__}.{stem}") for stem in _MODULES):
         named = getattr(module, "OPERATORS", {}) | {
@@ -179,7 +179,7 @@ def _input(parameter: Parameter, value: Any) -> Any:
 
 
 def _store(outputs: Iterable[Any], results: Iterable[Any]) -> None:
-    """What nobody wants, or what nobody computed, stays as it is."""
+    """Write the results. What nobody wants, or what nobody computed, stays as it is."""
     for output, result in zip(outputs, results, strict=True):
         if output is None or result is None:
             continue

@@ -31,7 +31,7 @@ class _Rule:
     drop: Array | None = None  # 1: what is left
 
     def visible(self, batch: int, rows: int, columns: int, length: int | None = None) -> Array | None:
-        """For the keys of a batch, of which only `length` are there, (heads or 1, rows, columns); None: all."""
+        """Return which keys of a batch count, (heads or 1, rows, columns); None: all. Only `length` keys are there."""
         if self.mask is None and not self.prefix and length is None and self.mode not in {2, 3, 4, 5, 6}:
             return None
         seen = np.ones((1, rows, columns), bool)
@@ -196,7 +196,7 @@ def flash_attention_score(
 
 
 def flash_attention_score_v2(*arguments: Any) -> tuple[Array, Array, None, Array]:
-    """With the positions where query and key begin, and what shift means, which it ends with."""
+    """Compute version 2, which ends with the positions where query and key begin, and what shift means."""
     return flash_attention_score(*arguments[:8], *arguments[10:])
 
 
@@ -436,7 +436,7 @@ def apply_rotary_pos_emb(query: Array, key: Array, cos: Array, sin: Array, _layo
 
 
 def _turned(x: Array, mode: int) -> Array:
-    """What the sine of each element is multiplied with."""
+    """Return what the sine of each element is multiplied with."""
     if mode == 0:
         one, other = np.split(x, 2, -1)
         return np.concatenate([-other, one], -1)

@@ -158,7 +158,7 @@ def _grouped(weight: Array, groups: int) -> Array:
 
 
 def _all_sides(padding: Sequence[int], rank: int) -> Sequence[int]:
-    """Before and after each dimension; CANN takes one number for both, too."""
+    """Return the padding before and after each dimension; CANN takes one number for both, too."""
     return padding if len(padding) == 2 * rank else [side for size in padding for side in (size, size)]
 
 

@@ -145,7 +145,7 @@ def grouped_matmul(
     *,
     outputs: list[list[Tensor]],
 ) -> list[Array]:
-    """Before its fourth version; groups are ends."""
+    """Compute as the function before its fourth version does; groups are ends."""
     return _grouped(xs, weights, biases, scales, anti_scales, anti_offsets, None, groups, kind, 0, outputs[0])
 
 

@@ -202,7 +202,7 @@ def ge_avg_pool_grad(
 
 
 def _same(size: Sequence[int], area: Sequence[int], kernel: Sequence[int], stride: Sequence[int], mode: str) -> Any:
-    """What SAME pads in front; behind it the window ends where the input does."""
+    """Return what SAME pads in front; behind it the window ends where the input does."""
     if mode.upper() != "SAME":
         return (0, 0)
     moves = zip(size[2:], area[2:], kernel[2:], stride[2:], strict=True)

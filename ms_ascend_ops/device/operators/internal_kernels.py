@@ -222,7 +222,7 @@ def _sequences(lengths: Sequence[int], key_lengths: Sequence[int]) -> Iterator[t
 
 
 def _seen(mask: Array, sequence: int, rows: slice, columns: slice) -> Array:
-    """What is not 0 hides; a mask that is smaller than the sequence is a triangle, which stands for all lengths."""
+    """Read a mask: what is not 0 hides; one that is smaller than the sequence is a triangle, for all lengths."""
     count, length = rows.stop - rows.start, columns.stop - columns.start
     if mask.shape[-2] < count or mask.shape[-1] < length:
         return np.arange(length) - (length - count) <= np.arange(count)[:, None]
@@ -231,7 +231,7 @@ def _seen(mask: Array, sequence: int, rows: slice, columns: slice) -> Array:
 
 
 def _attend(q: Array, k: Array, v: Array, scale: float, seen: Array | None) -> Array:
-    """Of one sequence: queries (tokens, heads, size), keys and values (tokens, their heads, size)."""
+    """Attend within one sequence: queries (tokens, heads, size), keys and values (tokens, their heads, size)."""
     share = q.shape[1] // k.shape[1]
     groups = q.reshape(len(q), k.shape[1], share, -1).transpose(1, 2, 0, 3)
     scores = np.matmul(groups, k.transpose(1, 2, 0)[:, None]) * np.float32(scale)

@@ -20,7 +20,7 @@ def _reduced(values: Array, reduction: int) -> Array:
 
 
 def _share(grad: Array, reduction: int, count: int) -> Array:
-    """What each element gets of the gradient of a loss."""
+    """Return what each element gets of the gradient of a loss."""
     return grad / count if reduction == _MEAN else grad
 
 
@@ -128,7 +128,7 @@ def nll_loss_backward(
 
 
 def _axis(self: Array) -> int:
-    """That of the classes."""
+    """Return the axis of the classes."""
     return min(1, self.ndim - 1)
 
 

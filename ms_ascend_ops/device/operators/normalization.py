@@ -19,7 +19,7 @@ def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Arr
 
 
 def _normalized_gradient(dy: Array, unit: Array, rstd: Array, axes: tuple[int, ...]) -> Array:
-    """Of what was normalized, from the gradient of `unit`."""
+    """Return the gradient of what was normalized, from the gradient of `unit`."""
     return rstd * (dy - dy.mean(axes, keepdims=True) - unit * (dy * unit).mean(axes, keepdims=True))
 
 

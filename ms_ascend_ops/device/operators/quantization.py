@@ -13,7 +13,7 @@ _EXACT = 1024  # products of two int8 whose sum float32 holds exactly
 
 
 def integer_product(self: Array, other: Array) -> Array:
-    """Of int8, exactly, as float32 products of parts."""
+    """Multiply matrices of int8, exactly, as float32 products of parts."""
     parts = [
         np.matmul(self[..., at : at + _EXACT].astype(np.float32), other[..., at : at + _EXACT, :].astype(np.float32))
         for at in range(0, self.shape[-1], _EXACT)

@@ -47,7 +47,7 @@ def multinomial(self: Array, count: int, replacement: bool, seed: int, offset: i
 
 
 def dropout(x: Array, probability: float, train: bool, seed: int, offset: int, *, outputs: list[Tensor]) -> Any:
-    """What is left, and the mask as bits."""
+    """Return what is left, and the mask as bits."""
     keep = np.ones(x.size, bool)
     if train:
         keep = _generator(seed, offset).random(x.size, np.float32) >= probability

@@ -65,7 +65,7 @@ def amin(self: Array, dims: Sequence[int], keepdim: bool) -> Array:
 
 
 def all_finite(gradient: Array, is_finite: Array) -> Array:
-    """Of the package that MindSpore's wheel brings: despite its name it sets the flag where something is not finite.
+    """Compute the operator that MindSpore's wheel brings: despite its name it sets the flag if something is not finite.
 
     MindSpore clears it before, and calls the operator for one tensor after the other.
     """

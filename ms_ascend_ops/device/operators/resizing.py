@@ -11,7 +11,7 @@ from ms_ascend_ops.device.operators.memory import Array
 
 
 def _places(size: int, old: int, scale: float, corners: bool) -> Array:
-    """Where the centre of each new element lies among the old ones."""
+    """Return where the centre of each new element lies among the old ones."""
     new = np.arange(size)
     if corners:
         return new * ((old - 1) / max(size - 1, 1))

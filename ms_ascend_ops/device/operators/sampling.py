@@ -23,7 +23,7 @@ class _Places:
     nearest: bool
 
     def corners(self) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-        """Of each pixel that counts: the index of its row and column, its weight, and the slope of that for both."""
+        """Yield, for pixels that count, the index of row and column, the weight, and the weight's slope along both."""
         if self.nearest:
             zero = np.zeros_like(self.row)
             yield self._inside(np.rint(self.row), np.rint(self.column), np.ones_like(self.row), zero, zero)

@@ -85,7 +85,7 @@ class Place:
 def places_of(
     config: ModelConfig, path: Path, shapes: Mapping[str, tuple[int, ...]], known_as: Mapping[str, str]
 ) -> dict[str, Place]:
-    """Where the weights of a network lie, by their names.
+    """Return where the weights of a network lie, by their names.
 
     Args:
         config: of the network.

@@ -44,7 +44,7 @@ class GGUFTensor:
 
     @property
     def rows(self) -> int:
-        """How many rows there are: of several matrices those of all, of a vector its elements."""
+        """Return how many rows there are: of several matrices those of all, of a vector its elements."""
         return self.shape[0] if len(self.shape) == 1 else math.prod(self.shape[:-1])
 
     def read(self, rows: slice = slice(None), columns: slice = slice(None)) -> Array | QuantizedMatrix:

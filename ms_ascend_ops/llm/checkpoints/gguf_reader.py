@@ -206,14 +206,17 @@ def _config(file: GGUFFile) -> ModelConfig:
 
 
 def _windows(family: Family, layers: int, size: int) -> tuple[int, ...]:
-    """How many keys a query sees, layer by layer; 0: all."""
+    """Return how many keys a query sees, layer by layer; 0: all."""
     if size <= 0 or layers > MOST_LAYERS:
         return ()
     return tuple(size if not family.period or (layer + 1) % family.period else 0 for layer in range(layers))
 
 
 def _scaling(file: GGUFFile, architecture: str, get: Callable[..., Any]) -> RopeScaling | None:
-    """As llama.cpp has it: a factor without a type is linear, and 0 is none; factors of frequencies are LongRoPE."""
+    """Return the scaling as llama.cpp has it.
+
+    A factor without a type is linear, and 0 is none; factors of frequencies are LongRoPE.
+    """
     longrope = _LONG in file.tensors or _SHORT in file.tensors
     kind = get("rope.scaling.type", str, "longrope" if longrope else "linear")
     if kind not in ("none", "linear", "yarn", "longrope") or (kind == "longrope") != longrope:
@@ -270,7 +273,7 @@ def _check_keys(file: GGUFFile, architecture: str) -> None:
 
 
 def _note(file: GGUFFile) -> str:
-    """Which types become floats, and what that takes."""
+    """Return which types become floats, and what that takes."""
     held = [
         one
         for one in file.tensors.values()
@@ -305,7 +308,7 @@ def _tensor_name(name: str) -> str:
 
 
 def _all_names(config: ModelConfig) -> dict[str, str]:
-    """What the file calls the weights of the layers."""
+    """Return what the file calls the weights of the layers."""
     theirs = {ours: name for name, ours in _IN_LAYER.items()}
     for fused in config.family.fused:
         theirs |= dict.fromkeys(FUSED[fused], theirs.get(fused, theirs["mlp.up_proj"]))

@@ -29,7 +29,7 @@ FLOATS: Mapping[str, Any] = {
 
 
 def type_name(kind: int) -> str:
-    """What the package calls a type."""
+    """Return what the package calls a type."""
     try:
         return gguf.GGMLQuantizationType(kind).name
     except ValueError:
@@ -58,7 +58,7 @@ def _dequantizes(kind: gguf.GGMLQuantizationType) -> bool:
 
 
 def stays_quantized(name: str) -> bool:
-    """Whether tensors of a type become a `QuantizedMatrix`, which says exactly what the file does."""
+    """Tell whether tensors of a type become a `QuantizedMatrix`, which says exactly what the file does."""
     return name in _PARTS
 
 
@@ -134,7 +134,7 @@ def _q5_1(blocks: Array) -> Parts:
 
 
 def _scales_and_minima(blocks: Array) -> tuple[Array, Array]:
-    """Of Q4_K and Q5_K: six bits each for eight groups, times those of the block."""
+    """Return scales and minima of Q4_K and Q5_K: six bits each for eight groups, times those of the block."""
     first, second, both = (blocks[:, at : at + 4] for at in (4, 8, 12))
     scales = np.concatenate([first & 63, both & 15 | first >> 2 & 48], 1)
     minima = np.concatenate([second & 63, both >> 4 | second >> 2 & 48], 1)

@@ -74,7 +74,7 @@ def read_directory(path: Path) -> Checkpoint:
 
 
 def stored_name(config: ModelConfig, name: str) -> str:
-    """What files of the family call a weight, or the matrix that it is a part of."""
+    """Return what files of the family call a weight, or the matrix that it is a part of."""
     layer, _, kind = name.rpartition(".")
     for fused in config.family.fused:
         for part in FUSED[fused]:
@@ -109,7 +109,7 @@ def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:
 
 
 def _quantization(path: Path, data: Mapping[str, Any]) -> tuple[Path, Any]:
-    """How the weights are quantized, and the file that says so: older versions of two tools wrote one of their own."""
+    """Return how weights are quantized, and the file that says so: older versions of two tools wrote their own."""
     for key in ("quantization_config", "compression_config"):
         if data.get(key) is not None:
             return path, data[key]
@@ -139,7 +139,7 @@ def _layer(name: str) -> str:
 def _same_head(
     data: Mapping[str, Any], shapes: Mapping[str, Any], packed: Mapping[str, PackedMatrix], tensors: Tensors
 ) -> bool:
-    """Whether the last product has the weight of the embedding: if there is no other, whatever the file says of it."""
+    """Tell whether the last product has the embedding's weight: if there is no other, whatever the file says of it."""
     if _HEAD not in shapes:
         return True
     if data.get("tie_word_embeddings", False) is not True:

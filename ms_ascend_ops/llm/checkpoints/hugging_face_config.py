@@ -136,7 +136,7 @@ def read_config(
 
 
 def architecture(path: Path, data: Mapping[str, Any]) -> str:
-    """Which of FAMILIES it is.
+    """Return which of FAMILIES it is.
 
     Raises:
         ValueError: it is none of them.
@@ -163,7 +163,7 @@ def _check_activation(path: Path, data: Mapping[str, Any], family: Family) -> No
 
 
 def _windows(path: Path, data: Mapping[str, Any], family: Family, layers: int, size: int) -> tuple[int, ...]:
-    """How many keys a query sees, layer by layer; 0: all."""
+    """Return how many keys a query sees, layer by layer; 0: all."""
     if family.window == "never" or ("used" in family.window and data.get("use_sliding_window") is not True):
         return ()
     types = data.get("layer_types")

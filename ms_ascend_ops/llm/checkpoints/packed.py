@@ -73,7 +73,7 @@ class Tensors:
         return place.shape[0], place.shape[1]
 
     def named(self, ending: str) -> list[str]:
-        """What stands in front of `ending` in the names of tensors."""
+        """Return what stands in front of `ending` in the names of tensors."""
         return [name.removesuffix(ending) for name in self.places if name.endswith(ending)]
 
 

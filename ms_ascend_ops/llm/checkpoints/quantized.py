@@ -35,7 +35,7 @@ class QuantizedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix: rows and columns."""
+        """Rows and columns of the matrix."""
         rows, columns = self.codes.shape
         return rows, columns * (2 if self.codes.dtype == np.uint8 else 1)
 
@@ -46,12 +46,12 @@ class QuantizedMatrix:
 
     @property
     def bits(self) -> int:
-        """Of an element."""
+        """Bits of an element."""
         return 4 if self.codes.dtype == np.uint8 else 8
 
     @property
     def nbytes(self) -> int:
-        """Of all that is kept."""
+        """Bytes of all that is kept."""
         return sum(part.nbytes for part in (self.codes, self.scale, self.minimum, self.zero) if part is not None)
 
     def dequantized(self, dtype: Any = np.float32) -> Array:
@@ -72,7 +72,7 @@ class QuantizedMatrix:
 
     @property
     def fits_product(self) -> bool:
-        """Whether `ops.weight_quant_matmul` has such groups: multiples of 16, or whole rows."""
+        """Tell whether `ops.weight_quant_matmul` has such groups: multiples of 16, or whole rows."""
         return self.group % _STEP == 0 or self.group == self.shape[1]
 
     def for_product(self) -> tuple[Array, Array, Array | None]:

@@ -64,7 +64,7 @@ class Lora:
 
     @property
     def scale(self) -> float:
-        """What the product of the factors is multiplied by."""
+        """Return what the product of the factors is multiplied by."""
         return self.alpha / self.rank
 
 

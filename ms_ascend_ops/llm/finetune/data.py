@@ -29,7 +29,7 @@ class Example:
 
     @property
     def predicted(self) -> int:
-        """How many tokens are to be predicted."""
+        """Return how many tokens are to be predicted."""
         return sum(label != IGNORED for label in self.labels)
 
 

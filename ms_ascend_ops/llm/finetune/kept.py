@@ -34,7 +34,7 @@ class Kept:
         self._about = hashlib.sha256(json.dumps(about, default=str).encode()).hexdigest()
 
     def read(self) -> dict[str, Array] | None:
-        """What is kept; None: nothing is.
+        """Return what is kept; None: nothing is.
 
         Raises:
             ValueError: it is of another run, or damaged.

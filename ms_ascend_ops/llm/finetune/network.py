@@ -186,7 +186,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return _tensor(self._checkpoint.array(f"{name}.weight"))
 
     def has(self, name: str) -> bool:
-        """Whether the checkpoint has a weight of this name."""
+        """Tell whether the checkpoint has a weight of this name."""
         return name in self._checkpoint
 
     def parameter(self, name: str, values: Array | None = None) -> Parameter:
@@ -223,7 +223,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return {name: (layer.a.asnumpy(), layer.b.asnumpy()) for name, layer in self.adapted.items()}
 
     def weights(self) -> dict[str, Array]:
-        """Of every parameter that learns, the values."""
+        """Return the values of every parameter that learns."""
         return {name: one.asnumpy() for name, one in self._learning}
 
     def learning(self) -> list[Parameter]:

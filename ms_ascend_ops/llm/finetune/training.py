@@ -50,7 +50,7 @@ class Training:
                 raise ValueError(f"training: {name} must be >= 0, got {getattr(self, name)}")
 
     def rate_of(self, step: int) -> float:
-        """Of a step, the first of which is 0."""
+        """Return the learning rate of a step; the first step is 0."""
         if step < self.warmup:
             return self.rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -103,7 +103,7 @@ class AdamW:
             parameter.set_data(parameter - change)
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What a later optimizer goes on from."""
+        """Return what a later optimizer goes on from."""
         found = {"steps": np.array(self._steps)}
         for index, (parameter, moments) in enumerate(zip(self.parameters, self._moments, strict=True)):
             for name, value in zip(_PARTS, (parameter, *moments), strict=True):

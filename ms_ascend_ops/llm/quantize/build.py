@@ -160,7 +160,7 @@ def mixed_checkpoint(
 
 
 def _check(source: Checkpoint, group: int) -> None:
-    """Before the model is read."""
+    """Check the options, before the model is read."""
     if source.config.experts:
         raise ValueError(
             f"{source.path}: a mixture of experts ({source.config.experts} of them) can be rounded, but not by samples"

@@ -31,7 +31,7 @@ class Divergence:
 
 
 def divergence(expected: Sequence[Array], actual: Sequence[Array]) -> Divergence:
-    """Of logits, shape (tokens, vocabulary), of some windows."""
+    """Compare logits, shape (tokens, vocabulary), of some windows."""
     values: list[float] = []
     same = 0
     for theirs, ours in zip(expected, actual, strict=True):
@@ -48,7 +48,7 @@ def divergence(expected: Sequence[Array], actual: Sequence[Array]) -> Divergence
 
 
 def divergence_of(checkpoint: Checkpoint, windows: Sequence[Sequence[int]], expected: Sequence[Array]) -> Divergence:
-    """Of the network of a checkpoint, on the kernels it will run on, weights in the types that it has."""
+    """Run the network of a checkpoint on the kernels that it will run on, weights in the types that it has."""
     window = len(windows[0])
     blocks = list(range(-(-window // BLOCK)))
     executor = ProgramExecutor(load_network(checkpoint, np.float32, True), len(blocks), window)

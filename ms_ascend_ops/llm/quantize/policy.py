@@ -120,7 +120,7 @@ def _exchanged(layer: Layer, kind: str, changed: Mapping[int, FloatLinear]) -> L
 
 
 def _rows(editable: Editable, unit: Unit, windows: Sequence[Sequence[int]], states: Sequence[Sequence[Array]]) -> Array:
-    """What the embedding or the head is multiplied with: rows that choose tokens, or the last states."""
+    """Return what the embedding or the head is multiplied with: rows that choose tokens, or the last states."""
     if unit.kind == "embedding":
         tokens = np.unique(np.concatenate([np.asarray(window) for window in windows]))
         weight = unit.parts[0].weight

@@ -69,7 +69,7 @@ def rounded(weight: Array, kind: str, group: int = GROUP) -> Array | QuantizedMa
 
 
 def _scale(span: Array) -> Array:
-    """Not 0, which a group of zeros would have, and groups that the type rounds to it."""
+    """Return the scale as it is stored; 1 in place of 0, which groups of zeros and very small ones would have."""
     half = span.max(initial=0) <= np.finfo(np.float16).max
     scale = span.astype(np.float16 if half else np.float32)
     scale[scale == 0] = 1

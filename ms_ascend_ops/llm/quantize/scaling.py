@@ -118,7 +118,7 @@ def scale_units(
 
 
 def _has_origin(editable: Editable, unit: Unit) -> bool:
-    """Whether a matrix or a norm makes the activations, which can be divided by factors."""
+    """Tell whether a matrix or a norm makes the activations, which can be divided by factors."""
     assert unit.layer is not None
     name = {"qkv": "input_norm", "gate_up": "post_norm"}.get(unit.kind)
     return name is None or getattr(editable.network.layers[unit.layer], name) is not None

@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def columns(self) -> int:
-        """Of each matrix."""
+        """The columns of each matrix."""
         return int(self.parts[0].weight.shape[1])
 
     def linears(self) -> list[FloatLinear]:
@@ -64,7 +64,7 @@ class Unit:
         return list({id(part.linear): part.linear for part in self.parts}.values())
 
     def nbytes(self, kind: str, group: int) -> int:
-        """In a file, in some type."""
+        """Return the bytes in a file, in some type."""
         return sum(nbytes_of(part.weight.shape, kind, group) for part in self.parts)
 
 

@@ -34,12 +34,12 @@ class Tools:
 
     @property
     def names(self) -> list[str]:
-        """Of the tools."""
+        """Return the names of the tools."""
         return [tool["function"]["name"] for tool in self.tools]
 
     @property
     def is_forced(self) -> bool:
-        """Whether the answer must be a call."""
+        """Tell whether the answer must be a call."""
         return self.is_name or self.choice == "required"
 
 

@@ -53,7 +53,7 @@ class Options:
 def options_of(
     fields: Mapping[str, Any], own: Sequence[str], most: int | None, least: int = 1, chat: bool = False
 ) -> Options:  # fmt: skip
-    """What a request says, of the fields that both APIs have.
+    """Return what a request says, of the fields that both APIs have.
 
     Args:
         fields: of the body.

@@ -13,7 +13,7 @@ __all__ = ["of_chat", "of_completion"]
 
 
 def of_chat(tokenizer: Tokenizer, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """Of an answer in a conversation, or of a piece of it."""
+    """Describe the tokens of an answer in a conversation, or of a piece of it."""
 
     def entry(token: int, logprob: float) -> dict[str, Any]:
         data = tokenizer.bytes_of(token)
@@ -28,7 +28,7 @@ def of_chat(tokenizer: Tokenizer, tokens: Sequence[TokenLogprob]) -> dict[str, A
 def of_completion(
     tokenizer: Tokenizer, tokens: Sequence[TokenLogprob], offset: int = 0, first: int | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """Of a continued text, or of a piece of it.
+    """Describe the tokens of a continued text, or of a piece of it.
 
     Args:
         tokenizer: of the model.
