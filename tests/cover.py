@@ -3,8 +3,8 @@
 A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
 attribute does not depend on all shapes, nor on all other attributes at once. `--cases` of pytest says how many:
 
-- `one`: the first point, and of each other test of tests/kernels the first case. For an emulated CPU, on which a test
-  takes ten times as long or more.
+- `one`: the first point, and of each other test of tests/kernels the first case; a fifth of the random programs. For an
+  emulated CPU, on which a test takes fifteen times as long.
 - `few`: every third point. For sanitizers, which look at the host layer, not at kernels.
 - `paths`: every point once, with values in turn. For builds in which only the machine code differs.
 - `pairs`, the default: also every value of a parameter on two points, and with every value of each other parameter.

@@ -3,6 +3,7 @@
 For aarch64 that is `build.sh cross-test aarch64 --syntax`, of which CI runs the whole.
 """
 
+import platform
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").is_file(), reason=
 CROSS = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++17", "-fsyntax-only", "-fPIC"]
 DEFINITIONS = ["-DHOST_ISA=native", "-D_GLIBCXX_USE_CXX11_ABI=0"]
+PORTABLE = {"x86_64": "X86", "aarch64": "AARCH64"}
 # What a kernel is made of besides the vector unit: elements, rows with a sum, products, integers.
 KERNELS = ["silu_mul", "rms_norm", "matmul", "weight_quant_matmul"]
 
@@ -50,13 +52,16 @@ def test_vector_unit_of_clang():
 
 
 def test_host_layer_and_kernels_of_clang(tmp_path):
-    """Of the host layer what depends on the architecture. As one source, since headers take most of the time."""
+    """Of the host layer what depends on the architecture, of a portable build.
+
+    As one source, since headers take most of the time.
+    """
     names = ("runtime/job", "runtime/non_temporal", "simd/vector_unit_select")
     sources = [ROOT / f"kernels/host/{name}.cpp" for name in names]
     sources += [BUILD / f"generated/{name}_host.cpp" for name in KERNELS]
     everything = tmp_path / "everything.cpp"
     everything.write_text("".join(f'#include "{source}"\n' for source in sources))
-    compiles(everything)
+    compiles(f"-DHOST_PORTABLE_{PORTABLE[platform.machine()]}", everything)
 
 
 def test_what_a_compiler_refuses_is_said(tmp_path):

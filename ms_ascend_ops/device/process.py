@@ -51,7 +51,10 @@ def main(arguments: list[str]) -> int:
     while (stream := engine.MsAscendEngineNext()) >= 0:
         threading.Thread(target=engine.MsAscendEngineRunStream, args=(stream,), daemon=True).start()
     if clock:
-        clock.write(_trace_path(Path(trace), device))
+        path = _trace_path(Path(trace), device)
+        clock.write(path)
+        sys.stderr.write(f"{clock.report()}\ntimeline: {path}, for chrome://tracing or ui.perfetto.dev\n")
+        sys.stderr.flush()
     sys.stdout.flush()
     os._exit(0)  # streams may still be running
 

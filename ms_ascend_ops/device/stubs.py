@@ -62,7 +62,7 @@ _PASS = re.compile(
     r"_ZN2ge(23OperatorCreatorRegister|22InferShapeFuncRegister)C\d.*|_ZN2ge\w*D[0-2]Ev"
     r"|_ZN2ge1(0GEFinalize|2GEInitialize)E\w*"  # before operators by their names of the graph engine, too
     r"|_ZNK2ge8Operator7GetAttrE\w*"  # texts and lists stay empty: ge/registry.cpp has those of numbers
-    r"|" + _LOGGING.decode() + r"|HcclSetConfig|acltdt(CreateChannelWithCapacity|DestroyChannel|StopChannel)"
+    r"|" + _LOGGING.decode() + r"|acltdt(CreateChannelWithCapacity|DestroyChannel|StopChannel)"
 )
 
 

@@ -90,6 +90,8 @@ class Chip:
     flag_cycles: float
     low_ratio: float  # published times of kernels like ours over predictions: most lie between
     high_ratio: float
+    cann_memory_ratio: float  # published times of CANN's kernels over the bound of HBM, and of the cube: the middle
+    cann_cube_ratio: float
     cube: Cube
     soc: str = ""  # what CANN calls a chip of these ("Ascend910B2"), and the kind that packages are built for
     compute_unit: str = ""
@@ -157,6 +159,8 @@ _NUMBERS: dict[str, tuple[str, bool]] = {
     "flag_cycles": ("sync.flag_cycles", True),
     "low_ratio": ("published.low_ratio", False),
     "high_ratio": ("published.high_ratio", False),
+    "cann_memory_ratio": ("published.cann_memory_ratio", False),
+    "cann_cube_ratio": ("published.cann_cube_ratio", False),
 }
 _MTE_NUMBERS: dict[str, bool] = {
     "setup_cycles": True,

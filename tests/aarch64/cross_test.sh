@@ -47,7 +47,7 @@ on_the_machine() (
     cd "$1/stage"
     export MS_ASCEND_OPS_HOST_CALLS PYTHONPATH="$PWD:$machine/site"
     MS_ASCEND_OPS_HOST_CALLS="$(ls "$build"/host_calls*.so)"
-    "$machine/python" -m pytest -q -p no:cacheprovider -m "not slow" "${@:2}"
+    "$machine/python" -m pytest -q --durations 10 -p no:cacheprovider -m "not slow" "${@:2}"
 )
 
 stage_for() (

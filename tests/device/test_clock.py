@@ -44,11 +44,11 @@ def test_predicted_times(tmp_path: Path):
         MS_ASCEND_EMULATED_CHIP="soc=Ascend910B2",
     )
     assert done.returncode == 0, done.stderr
-    # Of the fast build: a call takes what its bytes take, and the launch.
+    # An operator of CANN: the launch, and its bytes by the roofline.
     chip = load_chip("ascend910b2")
     count = 4 << 18
     once = count / (chip.hbm_gb_per_s * chip.hbm_efficiency * 1e3)
-    call, copy, upload = chip.launch_us + 2 * once, 2 * once, count / 25e3
+    call, copy, upload = chip.launch_us + chip.cann_memory_ratio * 2 * once, 2 * once, count / 25e3
     before = [0, call, call + copy, call + copy + upload]
     assert json.loads(done.stdout) == pytest.approx([*before, 0, before[3] + call], rel=1e-3, abs=2e-3)
     trace = json.loads(path.read_text())
@@ -57,3 +57,6 @@ def test_predicted_times(tmp_path: Path):
     assert [row["name"] for row in slices] == ["aclnnSqrt", "copy", "host copy", "aclnnSqrt"]
     assert [row["ts"] for row in slices] == pytest.approx(before, abs=2e-3)
     assert slices[3]["tid"] != slices[0]["tid"] == slices[1]["tid"]
+    assert slices[0]["args"] == {"by": "CANN", "predicted from": "a roofline", "bound": "launch", "bytes": 2 * count}
+    assert "timeline: " in done.stderr
+    assert "aclnnSqrt" in done.stderr

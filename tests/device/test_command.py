@@ -188,7 +188,7 @@ def test_a_plugin_that_does_not_load(tmp_path, code, failure):
 FUNCTIONS = {
     "aclmdlLoadFromFile": "models of ATC (.om)",
     "acltdtReceiveTensor": "dataset_sink_mode=False",
-    "HcclAllReduce": "communication between devices",
+    "HcclCommResume": "this function of HCCL",
     "aclnnNobodyHasThis": "docs/emulated_device.md lists those that it has",
     "rtModelExecute": "takes code that was compiled for an NPU",
 }

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
@@ -37,6 +39,18 @@ struct Level {
     const VectorUnit& (*table)(const char* name);
 };
 
+#if defined(HOST_PORTABLE_X86)
+// __builtin_cpu_supports knows this name from g++ 11 on, and that of clang 14 does not.
+bool HasF16c()
+{
+    unsigned int a = 0;
+    unsigned int b = 0;
+    unsigned int c = 0;
+    unsigned int d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 // The levels of this build, the best first; the last one runs on every CPU of the architecture.
 std::vector<Level> Levels()
 {
@@ -44,8 +58,7 @@ std::vector<Level> Levels()
     __builtin_cpu_init();
     const bool hasV4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    const bool hasV3 =
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool hasV3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
     return {{"x86-64-v4", hasV4, &x86_64_v4::Table},
             {"x86-64-v3", hasV3, &x86_64_v3::Table},
             {"x86-64-v2", true, &x86_64_v2::Table}};

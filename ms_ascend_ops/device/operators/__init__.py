@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.device.aclnn_table import Parameter, Row, rows
+from ms_ascend_ops.device.operators import communication
 from ms_ascend_ops.device.operators.calls import read_call
 from ms_ascend_ops.device.operators.internal_kernels import run_internal
 from ms_ascend_ops.device.operators.memory import Tensor, write_shapes
@@ -66,12 +67,14 @@ def run(data: bytes) -> str | None:
     """Compute a call of the host's libraries (kernels/device/protocol/call.h) in device memory; the text of a fault."""
     name, values = read_call(data)
     operator = _operators().get(name.removeprefix(_GRAPH_ENGINE))
-    if operator is None and not name.startswith(_INTERNAL):
+    if operator is None and not name.startswith((_INTERNAL, communication.PREFIX)):
         return f"{name} is not emulated: ms_ascend_ops/device/aclnn.txt has no row for it"
     if not hasattr(_thread, "quiet"):
         _thread.quiet = np.seterr(all="ignore")  # as on the device: what overflows is infinite
     try:
-        if operator is None:
+        if name.startswith(communication.PREFIX):
+            communication.communicate(name, values)
+        elif operator is None:
             run_internal(name.removeprefix(_INTERNAL), values)
         elif name.startswith(_GRAPH_ENGINE):
             _run_of_graph_engine(operator, values)

@@ -13,3 +13,13 @@ def _loops():
     """
     if not writes_loops():
         pytest.skip("this vector unit has no loops")
+
+
+@pytest.fixture
+def draws(request):
+    """Which of so many random programs run: with `--cases one` the first fifth.
+
+    An emulated CPU has instructions and loops of its own, and the same C++ as all others makes their schedules.
+    """
+    share = 5 if request.config.getoption("cases") == "one" else 1
+    return lambda programs: range(-(-programs // share))

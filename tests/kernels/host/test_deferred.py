@@ -60,15 +60,18 @@ def assert_same_after_a_change(calls, rng):
         assert_same_in_any_execution([*calls[:place], *instead, *calls[place + 1 :]])
 
 
-@settings(max_examples=150)
-@given(st.randoms(use_true_random=False))
-def test_random_programs(rng):
-    assert_same_in_any_execution(draw_program(rng))
+def test_random_programs(draws):
+    @settings(max_examples=len(draws(150)))
+    @given(st.randoms(use_true_random=False))
+    def holds(rng):
+        assert_same_in_any_execution(draw_program(rng))
+
+    holds()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_many_random_programs(seed):
-    for i in range(100):
+def test_many_random_programs(draws, seed):
+    for i in draws(100):
         rng = random.Random(1000 * seed + i)
         calls = draw_program(rng)
         assert_same_in_any_execution(calls)
@@ -244,8 +247,8 @@ def test_what_a_tile_leaves_behind(bodies):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_tiles(seed):
-    for i in range(50):
+def test_random_tiles(draws, seed):
+    for i in draws(50):
         rng = random.Random(7000 + 1000 * seed + i)
         kinds = [[c for c in draw_program(rng) if c[0] not in {"free", "fill"}] for _ in range(2)]
         calls = tiles(*(kinds[rng.randrange(2)] for _ in range(6)))

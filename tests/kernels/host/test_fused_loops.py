@@ -189,9 +189,9 @@ def store_rows(gm, slot, rows, row_bytes, stride):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_tiles(compiler, seed):
+def test_random_tiles(compiler, draws, seed):
     loops = 0
-    for i in range(25):
+    for i in draws(25):
         calls = draw_tiles(random.Random(1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
@@ -274,9 +274,9 @@ def draw_row_tiles(rng):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_rows(compiler, seed):
+def test_random_rows(compiler, draws, seed):
     loops = 0
-    for i in range(40):
+    for i in draws(40):
         calls = draw_row_tiles(random.Random(5000 + 1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
@@ -335,9 +335,9 @@ def draw_images(rng):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_images(compiler, seed):
+def test_random_images(compiler, draws, seed):
     loops = 0
-    for i in range(30):
+    for i in draws(30):
         calls = draw_images(random.Random(9000 + 1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
@@ -406,9 +406,9 @@ def draw_column_tiles(rng):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_columns(compiler, seed):
+def test_random_columns(compiler, draws, seed):
     loops = 0
-    for i in range(40):
+    for i in draws(40):
         calls = draw_column_tiles(random.Random(9000 + 1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
@@ -495,8 +495,8 @@ def assert_same_past_the_caches(calls):
 
 
 @pytest.mark.usefixtures("_streaming")
-def test_random_tiles_past_the_caches():
-    streams = sum(assert_same_past_the_caches(draw_tiles(random.Random(3000 + i))) for i in range(20))
+def test_random_tiles_past_the_caches(draws):
+    streams = sum(assert_same_past_the_caches(draw_tiles(random.Random(3000 + i))) for i in draws(20))
     assert (streams > 0) == writes_loops()
 
 

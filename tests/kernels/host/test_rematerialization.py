@@ -136,10 +136,10 @@ def test_halves_of_floats_are_read_as_what_they_are(compiler, narrow):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_hazards(compiler, seed):
+def test_random_hazards(compiler, draws, seed):
     rng = random.Random(seed)
     changes = [change for between, beside in HAZARDS.values() for change in (between, beside) if change]
-    for _ in range(30):
+    for _ in draws(30):
         calls = [load(), *rng.choice([[], [IN_UB]]), cast()]
         for _ in range(rng.randint(1, 4)):
             calls += rng.choice([*changes, NEXT_GROUP, NEXT_GROUP, [binary("Mul", RESULT, VALUE, OTHER)],

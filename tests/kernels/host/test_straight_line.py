@@ -62,10 +62,10 @@ class Small(Generator):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_sequences(compiler, seed):
+def test_random_sequences(compiler, draws, seed):
     rng = random.Random(seed)
     sequences = 0
-    for _ in range(25):
+    for _ in draws(25):
         sequences += assert_same_when_compiled(compiler, Small(rng).program(), [FLOATS, ANY_BITS])
     assert (sequences > 0) == writes_loops()
 
