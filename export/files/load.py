@@ -182,7 +182,8 @@ def _collect(held: Any, nested: Any, tensors: list[Any]) -> bool:
 
 
 def _checked_input(value: Tensor | np.ndarray[Any, Any], spec: InputSpec) -> Tensor:
-    tensor = Tensor(value) if isinstance(value, np.ndarray) else value
+    # MindSpore 2.7 refuses arrays at odd addresses.
+    tensor = Tensor(np.require(value, requirements="A")) if isinstance(value, np.ndarray) else value
     if not isinstance(tensor, Tensor):
         raise TypeError(f"the network: {spec.name} must be a Tensor or a NumPy array, got {type(value).__name__}")
     if tensor.dtype != spec.dtype:

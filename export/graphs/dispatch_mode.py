@@ -39,8 +39,11 @@ class _Recording(RecordingContext):
         self.mode = mode
         self.count = 0
         self.pausing = False
+        self.passed_on: Any = self  # what `_dispatched_run` gave last
 
     def run_op(self, primitive: Any, result: Any, *inputs: Any) -> Any:
+        if result is self.passed_on:
+            return result
         self.count += 1
         arguments = inputs if _is_generated(primitive) else (primitive, primitive.name, inputs)
         return self.record(primitive.name, result, arguments)
@@ -81,6 +84,7 @@ def _active(context: _Recording) -> Iterator[None]:
     """Have all primitives within the block recorded."""
     places = [(owner, name, _recorded(context, d, getattr(owner, name))) for owner, name, d in _described()]
     places += [(kind, "__call__", _dispatched(context, name, kind.__call__)) for kind, name in _inner_primitives()]
+    places += [(module, name, _dispatched_run(context, run)) for module, name, run in _compiled_runs()]
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
     for owner, name, replacement in places:
         setattr(owner, name, replacement)
@@ -129,6 +133,12 @@ def _inner_primitives() -> Iterator[tuple[Any, str]]:
             yield kind, kind.__name__.removeprefix("_Pyboost").removesuffix("Prim")
 
 
+def _compiled_runs() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """What the generated primitives call to run."""
+    module = import_module("mindspore.ops.auto_generate.gen_ops_prim")
+    yield from ((module, name, run) for name, run in vars(module).items() if name.startswith("pyboost_"))
+
+
 def _describer(name: str) -> Callable[..., _Described | None]:
     known = _METHODS.get(name)
     primitive = "".join(part.capitalize() for part in name.split("_"))
@@ -162,6 +172,20 @@ def _dispatched(context: _Recording, name: str, original: Callable[..., Any]) ->
         return context.dispatch(name, partial(original, primitive), arguments)
 
     return call
+
+
+def _dispatched_run(context: _Recording, original: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_dispatched`, of what a primitive calls with itself and a list of its arguments."""
+
+    def run(primitive: Any, arguments: list[Any]) -> Any:
+        if context.pausing:
+            return original(primitive, arguments)
+        context.count += 1
+        again = lambda *given: original(primitive, list(given))  # noqa: E731
+        context.passed_on = context.dispatch(primitive.name, again, tuple(arguments))
+        return context.passed_on
+
+    return run
 
 
 def _has_tensor(value: Any) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mindspore.train.mind_ir_pb2 import NodeProto
-from ms_ascend_ops.export.graphs.graph import Node
+from ms_ascend_ops.export.graphs.graph import CONSTANT, Node
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of
 from ms_ascend_ops.export.graphs.sizes import PRODUCTS, Size, Sizes, repeats_heads, swaps_last, transposed
 from ms_ascend_ops.export.passes.packing import set_dim
@@ -42,7 +42,7 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
     operands = {id(i) for node in graph.graph.nodes if node.kind in PRODUCTS for i in node.inputs[:2]}
     made: list[NodeProto] = []
     for node in graph.graph.nodes:
-        turned = node.inputs[0] if node.kind in ("Muls", "Divs") and node.inputs else None
+        turned = node.inputs[0] if _is_scaled(node) else None
         if turned is None or id(node) not in operands or users[id(turned)] != 1 or not swaps_last(turned):
             continue
         if node.dtype not in FLOATS or turned.dtype != node.dtype or len(node.shape or ()) < 2 or node.shape is None:
@@ -63,6 +63,13 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
     if made:
         graph.put(made)
     return []
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether a node multiplies or divides by a number. MindSpore 2.7 and 2.8 divide by a tensor without dims."""
+    if node.kind != "Div" or len(node.inputs) != 2:
+        return node.kind in ("Muls", "Divs") and bool(node.inputs)
+    return node.inputs[1].kind == CONSTANT and node.inputs[1].shape == ()
 
 
 def fold_transposes(graph: MindIRGraph) -> list[Entry]:

@@ -9,7 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from ms_ascend_ops.device.stubs import make_stubs
@@ -100,7 +103,8 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
     stubs = make_stubs(sorted((HOME / "lib64").glob("*.so")), cache or _cache(given))
     result = {key: value for key, value in given.items() if key not in _FOLDERS and not key.startswith(PREFIX)}
     python_path = [str(HOME / "opp/built-in/op_impl/ai_core/tbe"), *_without_cann(given, "PYTHONPATH")]
-    libraries = [str(stubs), str(HOME / "lib64"), *_without_cann(given, "LD_LIBRARY_PATH")]
+    home = _home(stubs)
+    libraries = [str(stubs), str(home / "lib64"), *_without_cann(given, "LD_LIBRARY_PATH")]
     if (os.cpu_count() or 1) < _MANY_CORES and str(_HOST_CORES) not in result.get("LD_PRELOAD", ""):
         result["LD_PRELOAD"] = f"{_HOST_CORES} {result.get('LD_PRELOAD', '')}".rstrip()
     if "GLOG_v" not in result:
@@ -108,9 +112,9 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
     return result | {
         "LD_LIBRARY_PATH": ":".join(libraries),
         "PYTHONPATH": ":".join(python_path),
-        "ASCEND_HOME_PATH": str(HOME),
-        "ASCEND_TOOLKIT_HOME": str(HOME),
-        "ASCEND_OPP_PATH": str(HOME / "opp"),
+        "ASCEND_HOME_PATH": str(home),
+        "ASCEND_TOOLKIT_HOME": str(home),
+        "ASCEND_OPP_PATH": str(home / "opp"),
         "ASCEND_CUSTOM_OPP_PATH": str(VENDOR),
         **{PREFIX + key: value for key, value in _settings(settings, chip).items()},
     }
@@ -161,6 +165,18 @@ def _settings(settings: Settings, chip: Chip) -> dict[str, str]:
         "TRACE": str(settings.trace or ""),
     }
     return {key: value for key, value in values.items() if value}
+
+
+def _home(stubs: Path) -> Path:
+    """CANN's folder, as MindSpore 2.7 has to see it: it is called `latest`, and has `opp_kernel` beside `opp`."""
+    if not (find_spec("mindspore") and metadata.version("mindspore").startswith("2.7.")):
+        return HOME
+    home = stubs / "latest"
+    home.mkdir(exist_ok=True)
+    for name, target in [*((path.name, path) for path in HOME.iterdir()), ("opp_kernel", HOME / "opp")]:
+        with suppress(FileExistsError):
+            (home / name).symlink_to(target)
+    return home
 
 
 def _cache(given: Mapping[str, str]) -> Path:

@@ -47,7 +47,11 @@ _CLIENTS = {
 }
 # What a name of CANN looks like: C functions by the prefix of their library, C++ of the graph engine.
 _C_NAME = rb"(?:acl|acltdt|aclnn|Hccl|Hcom|hal|rt|prof|Msprof|Adx)[A-Z][A-Za-z0-9_]*"
-_LINKED = re.compile(rb"(?:" + _C_NAME + rb"|acl(?:rt|op|mdl|tdt|prof|sys|blas)[A-Z]\w*|_ZNK?K?2ge\w*)\Z")
+# CANN's logging and dumps, with which MindSpore 2.7 is linked.
+_LOGGING = rb"_Z\d+(?:CheckLogLevel|DlogFlush)\w*|_ZN3Adx\w+|mmGetTid"
+_LINKED = re.compile(
+    rb"(?:" + _C_NAME + rb"|acl(?:rt|op|mdl|tdt|prof|sys|blas)[A-Z]\w*|_ZNK?K?2ge\w*|" + _LOGGING + rb")\Z"
+)
 _ASKED = [
     re.compile(rb"\0(acl(?:|rt|op|mdl|tdt|prof|sys|nn)[A-Z][A-Za-z0-9_]*)(?=\0)"),
     re.compile(rb"\0(Hccl[A-Z][A-Za-z0-9_]*)(?=\0)"),
@@ -58,7 +62,7 @@ _PASS = re.compile(
     r"_ZN2ge(23OperatorCreatorRegister|22InferShapeFuncRegister)C\d.*|_ZN2ge\w*D[0-2]Ev"
     r"|_ZN2ge1(0GEFinalize|2GEInitialize)E\w*"  # before operators by their names of the graph engine, too
     r"|_ZNK2ge8Operator7GetAttrE\w*"  # texts and lists stay empty: ge/registry.cpp has those of numbers
-    r"|acltdt(CreateChannelWithCapacity|DestroyChannel|StopChannel)"
+    r"|" + _LOGGING.decode() + r"|acltdt(CreateChannelWithCapacity|DestroyChannel|StopChannel)"
 )
 
 

@@ -124,7 +124,7 @@ class GraphNetwork:
         tensors = [
             Tensor(from_bfloat16(value.array), bfloat16)
             if value.datatype == "BF16"
-            else Tensor(np.asarray(value.array, order="C"))
+            else Tensor(np.require(value.array, requirements=["C", "A"]))  # MindSpore 2.7 refuses odd addresses
             for value in inputs
         ]
         outputs = []

@@ -6,10 +6,10 @@ import sys
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
+from mindspore import Tensor, nn, ops
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, TensorProto
 
-from ms_ascend_ops import export_mindir, load
+from ms_ascend_ops import bundle, export_mindir, load, optimize_mindir
 from ms_ascend_ops.library import library_path
 from tests.acceptance import assert_close
 from tests.export.mindir import change, customs, set_function
@@ -190,6 +190,22 @@ def test_not_a_mindir(tmp_path):
     (tmp_path / "text.mindir").write_text("print('hello')\n")
     with pytest.raises(ValueError, match=r"text\.mindir is not a MindIR file"):
         load(tmp_path / "text.mindir")
+
+
+class AddsZeros(nn.Cell):
+    def construct(self, x):
+        return ops.zeros((2, 3), ms.float32) + x
+
+
+def test_a_network_that_hands_on_its_input(tmp_path):
+    """MindSpore folds the sum, and the file has no node."""
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    file = export_mindir(AddsZeros(), x, path=tmp_path / "sum")
+    assert not ModelProto.FromString(file.read_bytes()).graph.node
+    optimize_mindir(file, tmp_path / "optimized.mindir", level="O3")
+    for path in (file, tmp_path / "optimized.mindir", bundle(file, tmp_path / "bundled")):
+        result = load(path)(x + 1)
+        np.testing.assert_array_equal(result.asnumpy(), x.asnumpy() + 1)
 
 
 def test_the_file_is_complete_or_absent(network, file, tmp_path):

@@ -11,6 +11,7 @@ from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.modes import Together
+from tests.versions import without
 
 HIDDEN, SIZE = 24, 6
 
@@ -69,6 +70,7 @@ def joined(net, inputs, folder, dynamic=None, others=()):
     return names, products
 
 
+@without("SplitWithSize on a CPU")
 @pytest.mark.parametrize("dynamic", [None, {0: (0, 1)}])
 def test_three_layers_become_one_product(dynamic, tmp_path):
     others = [(draw(3, 1, HIDDEN),), (draw(1, 7, HIDDEN),)] if dynamic else []
@@ -85,12 +87,14 @@ class Open(Attention):
         return layer(x).reshape(batch, length, -1, SIZE).swapaxes(1, 2)
 
 
+@without("SplitWithSize on a CPU")
 def test_each_layer_for_itself(tmp_path):
     names, products = joined(Together([Attention(), Open()]), [draw(2, 5, HIDDEN)] * 2, tmp_path)
     assert names == joined_names(2)
     assert products == [6, 2]
 
 
+@without("SplitWithSize on a CPU")
 def test_queries_of_another_input_stay(tmp_path):
     class Cross(Attention):
         def construct(self, x, other):
@@ -104,6 +108,7 @@ def test_queries_of_another_input_stay(tmp_path):
     assert products == [3, 2]
 
 
+@without("SplitWithSize on a CPU")
 def test_heads_of_another_size_stay(tmp_path):
     class Sizes(Attention):
         def construct(self, x):
@@ -282,6 +287,7 @@ class OfValues(Turning):
         return self.mix(self.turn(q, tables), self.turn(k, tables), v)
 
 
+@without("SplitWithSize on a CPU")
 def test_rotary_embeddings_that_stay(tmp_path):
     """The products become one all the same."""
     rotated = {TwoTables: 2, KeysOnly: 1, AllThree: 3, NoValues: 2, Seen: 2, OfValues: 2}

@@ -14,6 +14,7 @@ from tests.acceptance import assert_close
 from tests.export.engines.test_mindir_engine import model_of
 from tests.modes import Together
 from tests.tensors import numpy
+from tests.versions import without
 
 
 def draw(*shape, dtype=np.float32):
@@ -84,7 +85,12 @@ def divided(x, y):
     return (x * 0.5) @ (y.swapaxes(2, 3) / 4.0)
 
 
-FORMS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided)
+def divided_by_a_tensor(x, y):
+    return x @ (y.swapaxes(2, 3) / Tensor(4.0))
+
+
+FORMS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_transposed, scaled, divided,
+         divided_by_a_tensor)  # fmt: skip
 
 
 def test_spellings(tmp_path):
@@ -139,6 +145,7 @@ def test_a_transpose_that_is_used_elsewhere_stays_for_that(function, folded, tmp
     assert entries["transpose in front of a product"] == folded
 
 
+@without("float16 in tuples on a CPU")
 def test_half_precision(tmp_path):
     inputs = draw(2, 3, 5, 8, dtype=np.float16), draw(2, 3, 7, 8, dtype=np.float16)
     _, after, _ = simplified([at], inputs, tmp_path)

@@ -15,6 +15,7 @@ from ms_ascend_ops.certificate import accuracy, behaviour, evidence
 from ms_ascend_ops.certificate.certificate import PARTS, OfOperator, certify
 from ms_ascend_ops.certificate.finding import RULES, Finding
 from ms_ascend_ops.certificate.page import _cell, write_page
+from ms_ascend_ops.mindspore_versions import has_fault
 from tests.browser import check_in_browser
 from tests.pages import check_page
 
@@ -47,7 +48,8 @@ def test_an_operator_that_keeps_the_rules(tmp_path):
     page = check_page(tmp_path / "c.html")
     assert page.count("svg") >= 1
     assert page.count("table") >= 7
-    assert page.count("rect") >= 6
+    # Two bars for each dtype that stock operators have.
+    assert page.count("rect") >= (4 if has_fault("bfloat16 on a CPU") else 6)
     check_in_browser(tmp_path / "c.html", tables=7, plots=1, search="bfloat16")
 
 

@@ -39,7 +39,7 @@ def test_this_machine_is_in_order():
     assert checks["kernel library"]["status"] == "ok"
     assert checks["an operator"]["found"] == "rms_norm runs on CPU"
     assert checks["products"]["status"] == "ok"
-    assert checks["products"]["found"].startswith("oneDNN 3.")
+    assert re.match(r"oneDNN [23]\.", checks["products"]["found"])  # 2.2 before MindSpore 2.9
     assert checks["CANN toolkit"]["status"] == "absent"
 
 
@@ -213,7 +213,7 @@ def test_cann(monkeypatch, tmp_path):
     info.write_text("Version=7.0.0\n")
     check = examined()["CANN toolkit"]
     assert check.status == "warning"
-    assert "8.5" in check.remedy
+    assert "8.3" in check.remedy  # every MindSpore from 2.7 on names it
 
 
 def test_a_part_that_breaks_does_not_end_the_examination(monkeypatch):
