@@ -60,13 +60,15 @@ def main() -> None:
     if "MS_WORKER_NUM" in os.environ:  # msrun has started it
         init()
         rank, ranks = get_rank(), get_group_size()
+        if BATCH % ranks:
+            parser.error(f"a batch has {BATCH} texts, which {ranks} workers cannot share evenly")
     losses = train(arguments.steps, rank, ranks, arguments.fused)
     if rank == 0:
         arguments.losses.write_text(json.dumps(losses), encoding="utf-8")
 
 
 def train(steps: int, rank: int, ranks: int, fused: bool) -> list[float]:
-    """The losses of the whole batch, the same on every rank."""
+    """Train, and return the losses of the whole batch, which are the same on every rank."""
     ms.set_seed(0)
     network = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=176, num_hidden_layers=2))
     if fused:

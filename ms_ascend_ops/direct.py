@@ -78,7 +78,7 @@ def direct(
 
 
 def _rounding(function: Callable[..., Any], written: set[int]) -> Callable[..., Any]:
-    """The function, for tensors whose memory may hold float32 where they are float16.
+    """Return the function for tensors whose memory may hold float32 where they are float16.
 
     A view of half of a tensor cannot be told from these: its values are copied, and one that is written stays.
     """

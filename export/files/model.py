@@ -154,7 +154,7 @@ def _fault(model: ModelProto) -> str:
 
 
 def _hands_on(model: ModelProto) -> bool:
-    """Whether all outputs are inputs or parameters: MindSpore folds `zeros + x` into x, and writes no node."""
+    """Tell whether all outputs are inputs or parameters: MindSpore folds `zeros + x` into x, and writes no node."""
     given = {value.name for value in (*model.graph.input, *model.graph.parameter)}
     return all(output.name in given for output in model.graph.output)
 

@@ -112,6 +112,17 @@ class Node:
         """An attribute that is a number, as Python text."""
         return text_of(self.attribute(name, default))
 
+    def scalar(self, value: float) -> str:
+        """Write a number to calculate with: as text, or inf as a constant of the first input's dtype.
+
+        MindSpore's compiler looks functions up by the numbers that they are called with, among which inf is not equal
+        to itself: two of a hundred networks with `x * inf` did not compile.
+        """
+        number = self.graph.dtype(self.names[0])
+        if number is None or not math.isinf(value):  # a constant NaN would be taken for 1
+            return text_of(value)
+        return self.keep(np.array(value, helper.tensor_dtype_to_np_dtype(number)))
+
     def axes(self, index: int) -> list[int] | None:
         """Axes from an attribute or, in newer opsets, from an input; at least 0."""
         given = self.attribute("axes")

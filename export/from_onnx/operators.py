@@ -11,14 +11,12 @@ from collections.abc import Callable
 import numpy as np
 from ms_ascend_ops.export.from_onnx import windows
 from ms_ascend_ops.export.from_onnx.graph import Graph
-from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, text_of, tuple_of
+from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, tuple_of
 from ms_ascend_ops.export.from_onnx.softmax import softmax
 
 __all__ = ["OPERATORS"]
 
 Writer = Callable[[Node], str]
-
-NO_SCORE = 'float("-inf")'
 
 
 def _call(text: str) -> Writer:
@@ -108,7 +106,7 @@ def _clip(n: Node) -> str:
     for index, function in ((1, "maximum"), (2, "minimum")):
         bound = n[index] if n.has(index) else None
         if bound is None and bounds[index - 1] is not None:
-            bound = text_of(bounds[index - 1])
+            bound = n.scalar(bounds[index - 1])
         if bound is not None:
             result = f"{_name(n, function)}({result}, {bound})"
     return result
@@ -137,7 +135,7 @@ def _gelu(n: Node) -> str:
 
 
 def _leaky_relu(n: Node) -> str:
-    return f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n.number('alpha', 0.01)})"
+    return f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n.scalar(n.attribute('alpha', 0.01))})"
 
 
 def _elu(n: Node) -> str:
@@ -145,11 +143,11 @@ def _elu(n: Node) -> str:
     if n.node.op_type == "Selu":
         alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
     grown = f"ops.exp(_minimum({n[0]}, 0.0)) - 1.0"
-    return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {text_of(alpha)}) * {text_of(gamma)}"
+    return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {n.scalar(alpha)}) * {n.scalar(gamma)}"
 
 
 def _hard_sigmoid(n: Node) -> str:
-    alpha, beta = n.number("alpha", 0.2), n.number("beta", 0.5)
+    alpha, beta = n.scalar(n.attribute("alpha", 0.2)), n.scalar(n.attribute("beta", 0.5))
     return f"_minimum(_maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
 
 
@@ -161,11 +159,11 @@ def _gemm(n: Node) -> str:
     b = f"ops.transpose({n[1]}, (1, 0))" if n.attribute("transB", 0) else n[1]
     product = f"ops.matmul({a}, {b})"
     if (alpha := n.attribute("alpha", 1.0)) != 1.0:
-        product = f"{product} * {text_of(alpha)}"
+        product = f"{product} * {n.scalar(alpha)}"
     if not n.has(2):
         return product
     beta = n.attribute("beta", 1.0)
-    return f"ops.add({product}, {n[2]}{'' if beta == 1.0 else f' * {text_of(beta)}'})"
+    return f"ops.add({product}, {n[2]}{'' if beta == 1.0 else f' * {n.scalar(beta)}'})"
 
 
 def _attention(n: Node) -> str:
@@ -188,12 +186,12 @@ def _attention(n: Node) -> str:
     if q_heads != kv_heads:
         parts[1:] = [f"ops.repeat_interleave({part}, {q_heads // kv_heads}, 1)" for part in parts[1:]]
     scale = n.attribute("scale") or 1.0 / math.sqrt(size)
-    scores = f"ops.matmul({parts[0]}, ops.transpose({parts[1]}, (0, 1, 3, 2))) * {text_of(scale)}"
+    scores = f"ops.matmul({parts[0]}, ops.transpose({parts[1]}, (0, 1, 3, 2))) * {n.scalar(scale)}"
     if n.has(3):
-        seen = f"ops.where({n[3]}, {scores}, {NO_SCORE})"
+        seen = f"ops.where({n[3]}, {scores}, {n.scalar(-math.inf)})"
         scores = seen if n.dtype(3) == "bool_" else f"ops.add({scores}, {n[3]})"
     if n.attribute("is_causal", 0):
-        scores = f"ops.where({n.keep(np.tri(q_length, kv_length, dtype=bool))}, {scores}, {NO_SCORE})"
+        scores = f"ops.where({n.keep(np.tri(q_length, kv_length, dtype=bool))}, {scores}, {n.scalar(-math.inf)})"
     # Behind a mask a query may see no key.
     probabilities = f"_probabilities({scores})" if n.has(3) else f"ops.softmax({scores}, -1)"
     result = f"ops.matmul({probabilities}, {parts[2]})"

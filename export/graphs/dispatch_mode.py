@@ -134,7 +134,7 @@ def _inner_primitives() -> Iterator[tuple[Any, str]]:
 
 
 def _compiled_runs() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """What the generated primitives call to run."""
+    """Yield the functions that generated primitives call to run."""
     module = import_module("mindspore.ops.auto_generate.gen_ops_prim")
     yield from ((module, name, run) for name, run in vars(module).items() if name.startswith("pyboost_"))
 
@@ -175,7 +175,7 @@ def _dispatched(context: _Recording, name: str, original: Callable[..., Any]) ->
 
 
 def _dispatched_run(context: _Recording, original: Callable[..., Any]) -> Callable[..., Any]:
-    """As `_dispatched`, of what a primitive calls with itself and a list of its arguments."""
+    """Do as `_dispatched` for a function that a primitive calls with itself and a list of its arguments."""
 
     def run(primitive: Any, arguments: list[Any]) -> Any:
         if context.pausing:

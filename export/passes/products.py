@@ -66,7 +66,7 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
 
 
 def _is_scaled(node: Node) -> bool:
-    """Whether a node multiplies or divides by a number. MindSpore 2.7 and 2.8 divide by a tensor without dims."""
+    """Tell whether a node multiplies or divides by a number. MindSpore 2.7 and 2.8 divide by a tensor without dims."""
     if node.kind != "Div" or len(node.inputs) != 2:
         return node.kind in ("Muls", "Divs") and bool(node.inputs)
     return node.inputs[1].kind == CONSTANT and node.inputs[1].shape == ()

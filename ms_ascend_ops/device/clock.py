@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops.device.operators.calls import read_call
-from ms_ascend_ops.device.operators.memory import Tensor
-from ms_ascend_ops.device.roofline import cost, tensor_bytes
+from ms_ascend_ops.device.roofline import cost, tensor_bytes, tensors_of
 from ms_ascend_ops.profiler.chip import Chip, chip_names, load_chip
 from ms_ascend_ops.profiler.prediction import predict
 from ms_ascend_ops.profiler.worker import last_trace
@@ -98,7 +97,7 @@ class Clock:
         if name != _KERNEL:
             found = cost(name, values, self._chip)
             return name, found.us, _arguments("CANN", "a roofline", found.bound, found.bytes, found.flops)
-        tensors = [tensor for value in values for tensor in _tensors(value)]
+        tensors = [tensor for value in values for tensor in tensors_of(value)]
         count = sum(map(tensor_bytes, tensors))
         if self._library is None:
             us = self._chip.launch_us + self._memory_us(count)
@@ -168,9 +167,3 @@ def summary(where: str, rows: Iterable[Mapping[str, Any]], most: int = 20) -> st
 def _arguments(by: str, source: str, bound: str, count: float, work: float = 0.0) -> dict[str, Any]:
     found = {"by": by, "predicted from": source, "bound": bound, "bytes": count}
     return found | ({"flops": work} if work else {})
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [item for item in value if isinstance(item, Tensor)] if isinstance(value, list) else []

@@ -168,7 +168,7 @@ def _settings(settings: Settings, chip: Chip) -> dict[str, str]:
 
 
 def _home(stubs: Path) -> Path:
-    """CANN's folder, as MindSpore 2.7 has to see it: it is called `latest`, and has `opp_kernel` beside `opp`."""
+    """Return CANN's folder. MindSpore 2.7 looks for one that is called `latest` and has `opp_kernel` beside `opp`."""
     if not (find_spec("mindspore") and metadata.version("mindspore").startswith("2.7.")):
         return HOME
     home = stubs / "latest"

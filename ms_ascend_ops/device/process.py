@@ -85,7 +85,7 @@ def _run_operator(call: int, size: int, error: int, error_bytes: int) -> int:
 
 
 def _watch_memory(engine: ctypes.CDLL) -> None:
-    """Switch --check on: operators may not read what nobody has written."""
+    """Switch --check on: a read of memory that was not written is a fault."""
     engine.MsAscendEngineShadowShift.restype = ctypes.c_uint64
     if shift := engine.MsAscendEngineShadowShift():
         from ms_ascend_ops.device import shadow

@@ -14,16 +14,16 @@ from math import prod
 from typing import Any
 
 from ms_ascend_ops.device.aclnn_table import rows
+from ms_ascend_ops.device.operators.internal_kernels import LAYOUTS, divided
 from ms_ascend_ops.device.operators.memory import DTYPES, Tensor
 from ms_ascend_ops.profiler.chip import Chip
 
-__all__ = ["Cost", "cost", "flops", "tensor_bytes"]
+__all__ = ["Cost", "cost", "flops", "tensor_bytes", "tensors_of"]
 
 _GRAPH_ENGINE, _INTERNAL = "aclop:", "internal:"
 _CAUSAL = (2, 3)  # sparseMode: half of the scores are hidden
 _BACKWARD = 2.5  # five products in the gradient of attention, two in attention itself
 _KEYS_AXIS = {"BSH": 1, "BSND": 1, "SBH": 0, "BNSD": 2, "BNSD_BSND": 2}
-_INTERNAL_LAYOUTS = ("BSH", "BNSD", "SBH", "BSND", "TND", "TH", "NSD", "SH")
 
 Named = Mapping[str, Any]
 
@@ -71,12 +71,11 @@ def tensor_bytes(tensor: Tensor) -> int:
 def _named(name: str, values: Sequence[Any]) -> Named:
     """Return arguments by their names in the table; of MindSpore's kernels 0, 1 ... are inputs, -1 is the outputs."""
     if name.startswith(_INTERNAL):
-        middle = 1 + values[0]
-        end = middle + 1 + values[middle]
+        inputs, outputs, named = divided(values)
         return {
-            **{str(place): value for place, value in enumerate(values[1:middle])},
-            "-1": list(values[middle + 1 : end]),
-            **dict(zip(values[end::2], values[end + 1 :: 2], strict=False)),
+            **{str(place): value for place, value in enumerate(inputs)},
+            "-1": outputs,
+            **dict(zip(named[0::2], named[1::2], strict=True)),
         }
     row = rows().get(name.removeprefix(_GRAPH_ENGINE))
     if row is None:
@@ -94,7 +93,8 @@ def _named(name: str, values: Sequence[Any]) -> Named:
     }
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
+    """List the tensors of a value of a call: one, some of a list, or none."""
     if isinstance(value, Tensor):
         return [value]
     return [item for item in value if isinstance(item, Tensor)] if isinstance(value, list) else []
@@ -102,10 +102,10 @@ def _tensors(value: Any) -> list[Tensor]:
 
 def _bytes(name: str, named: Named) -> float:
     if name == f"{_INTERNAL}ReshapeAndCache":  # rows of the caches are written, not read
-        return 2.0 * sum(tensor_bytes(tensor) for tensor in _tensors([named.get("0"), named.get("1")]))
-    total = float(sum(tensor_bytes(tensor) for value in named.values() for tensor in _tensors(value)))
+        return 2.0 * sum(tensor_bytes(tensor) for tensor in tensors_of([named.get("0"), named.get("1")]))
+    total = float(sum(tensor_bytes(tensor) for value in named.values() for tensor in tensors_of(value)))
     if name == f"{_INTERNAL}PagedAttention":
-        caches = _tensors([named.get("1"), named.get("2")])
+        caches = tensors_of([named.get("1"), named.get("2")])
         rows_of_cache = sum(map(prod, (cache.shape[:2] for cache in caches[:1])))
         share = min(1.0, float(_lengths(named["4"]).sum()) / rows_of_cache) if rows_of_cache else 1.0
         total -= (1 - share) * sum(map(tensor_bytes, caches))
@@ -118,7 +118,7 @@ def _lengths(tensor: Tensor) -> Any:
 
 def _flops_per_us(chip: Chip, named: Named) -> float:
     """Return the peak for the first tensor's dtype: float32 takes longer than 16 bits, int8 half as long."""
-    first = next((tensor for value in named.values() for tensor in _tensors(value)), None)
+    first = next((tensor for value in named.values() for tensor in tensors_of(value)), None)
     width = DTYPES[first.code][1].itemsize if first is not None and first.code in DTYPES else 2
     share = chip.cube.float_share if width >= 4 else 2.0 if width == 1 else 1.0
     return 2.0 * chip.cube.macs_per_cycle * chip.cube.cores * chip.clock_ghz * 1e3 * share
@@ -143,7 +143,7 @@ def _convolution(positions: Tensor, weight: Tensor) -> float:
 
 
 def _attention(named: Named, query: str, key: str, layout: str, mode: int) -> float:
-    q, k = _tensors(named[query])[0], _tensors(named[key])[0]
+    q, k = tensors_of(named[query])[0], tensors_of(named[key])[0]
     pairs = k.shape[_KEYS_AXIS[layout]] if layout in _KEYS_AXIS else k.shape[0]
     return 4.0 * q.size * pairs * (0.5 if mode in _CAUSAL else 1.0)
 
@@ -157,14 +157,14 @@ def _of_sequences(named: Named, query: str = "query") -> float:
     ends = [named.get(name) or [] for name in ("actualSeqQLen", "actualSeqKvLen")]
     if not all(ends):
         return 0.0
-    q = _tensors(named[query])[0]
+    q = tensors_of(named[query])[0]
     lengths = [[end - begin for begin, end in zip([0, *one], one, strict=False)] for one in ends]
     pairs = sum(rows_ * columns for rows_, columns in zip(*lengths, strict=False))
     return float(4.0 * q.size / max(1, q.shape[0]) * pairs * (0.5 if named.get("sparseMode") in _CAUSAL else 1.0))
 
 
 def _internal_attention(named: Named) -> float:
-    layout, lengths = _INTERNAL_LAYOUTS[named["layout"]], named["query_lengths"]
+    layout, lengths = LAYOUTS[named["layout"]], named["query_lengths"]
     if layout != "TH":
         return _attention(named, "0", "1", layout, named["mode"])
     pairs = sum(rows_ * columns for rows_, columns in zip(lengths, named["key_lengths"] or lengths, strict=False))

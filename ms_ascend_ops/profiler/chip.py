@@ -90,13 +90,15 @@ class Chip:
     flag_cycles: float
     low_ratio: float  # published times of kernels like ours over predictions: most lie between
     high_ratio: float
-    cann_memory_ratio: float  # published times of CANN's kernels over the bound of HBM, and of the cube: the middle
-    cann_cube_ratio: float
     cube: Cube
     soc: str = ""  # what CANN calls a chip of these ("Ascend910B2"), and the kind that packages are built for
     compute_unit: str = ""
     ub_reserved_bytes: int = 0  # of the Unified Buffer, what CANN keeps, beyond `ub_bytes`
     hbm_bytes: int = 0
+    cann_memory_ratio: float = (
+        1.0  # published times of CANN's kernels over the bound of HBM, and of the cube: the middle
+    )
+    cann_cube_ratio: float = 1.0
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cycles(self, us: float) -> float:
@@ -159,8 +161,6 @@ _NUMBERS: dict[str, tuple[str, bool]] = {
     "flag_cycles": ("sync.flag_cycles", True),
     "low_ratio": ("published.low_ratio", False),
     "high_ratio": ("published.high_ratio", False),
-    "cann_memory_ratio": ("published.cann_memory_ratio", False),
-    "cann_cube_ratio": ("published.cann_cube_ratio", False),
 }
 _MTE_NUMBERS: dict[str, bool] = {
     "setup_cycles": True,
@@ -186,7 +186,11 @@ _CUBE_NUMBERS: dict[str, bool] = {
     "message_us": True,
 }
 # Numbers and names that only an emulated device needs: a description may go without.
-_DEVICE_NUMBERS = {"ub_reserved_bytes": "unified_buffer.reserved_bytes", "hbm_bytes": "memory.hbm_bytes"}
+_DEVICE_INTEGERS = {"ub_reserved_bytes": "unified_buffer.reserved_bytes", "hbm_bytes": "memory.hbm_bytes"}
+_DEVICE_NUMBERS = _DEVICE_INTEGERS | {
+    "cann_memory_ratio": "published.cann_memory_ratio",
+    "cann_cube_ratio": "published.cann_cube_ratio",
+}
 _DEVICE_NAMES = ("soc", "compute_unit")
 _CUBE_INTEGERS = ("cores", "l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes")
 _INTEGERS = ("cores", "ub_bytes", "l2_bytes", "line_bytes", "sector_bytes")
@@ -309,7 +313,7 @@ def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, s
         raise ChipError(f"{where}: {path} must name its source (or 'assumption: ...')")
     sources[path] = source
     whole = {_NUMBERS[name][0] for name in _INTEGERS} | {f"cube.{name}" for name in _CUBE_INTEGERS}
-    whole |= set(_DEVICE_NUMBERS.values())
+    whole |= set(_DEVICE_INTEGERS.values())
     is_integer = path in whole
     if is_integer and value != int(value):
         raise ChipError(f"{where}: {path} must be a whole number, got {value}")

@@ -119,7 +119,7 @@ def _texts(row: Row) -> list[str]:
 
 
 def as_table(rows: Sequence[Row], chip: str) -> Table:
-    """Print it to the terminal. What is large and below 80 % of the HBM bound stands out."""
+    """Return it for the terminal. What is large and below 80 % of the HBM bound stands out."""
     table = Table(title=f"predicted for {load_chip(chip).name}; nothing was measured", title_justify="left", box=None)
     for position, name in enumerate(_HEADINGS):
         table.add_column(name, justify="left" if position < 3 or name == "bounded by" else "right")

@@ -173,7 +173,8 @@ def test_trainer(tmp_path):
     network, inputs = decoder("Llama")
     report = optimize(network.eval(), verify=inputs)
     network.train()
-    np.testing.assert_allclose(losses(network, rows, tmp_path), stock, rtol=1e-3)
+    # The Trainer rounds losses to four digits, and these were equal: one of the last digit is for rounding.
+    np.testing.assert_allclose(losses(network, rows, tmp_path), stock, rtol=0, atol=1.01e-4)
     network.eval()
     trained = outputs(network, inputs)
     report.restore()

@@ -15,6 +15,7 @@ from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import custom, direct, ops
 from tests.inputs import draw
+from tests.modes import graph_mode
 from tests.tensors import numpy, tensor
 from tests.versions import BFLOAT16
 
@@ -188,9 +189,8 @@ class ProductInATuple(nn.Cell):
 
 def test_a_result_of_a_graph_in_a_tuple():
     """MindSpore 2.7 has it as float32 in memory, and says float16."""
-    ms.set_context(mode=ms.GRAPH_MODE)
-    (x,) = ProductInATuple()(tensor(np.arange(24).reshape(2, 3, 4) / 8, "float16"))
-    ms.set_context(mode=ms.PYNATIVE_MODE)
+    with graph_mode():
+        (x,) = ProductInATuple()(tensor(np.arange(24).reshape(2, 3, 4) / 8, "float16"))
     again = Tensor(np.array(x.asnumpy()))
     np.testing.assert_array_equal(numpy(ops.gelu(x)), numpy(ops.gelu(again)))
 

@@ -27,7 +27,7 @@ struct HcclRootInfo {
     char internal[ROOT_INFO_BYTES];
 };
 
-// What follows differs between versions of CANN.
+// Later versions of CANN have more fields behind these.
 struct HcclCommConfig {
     size_t bytes;  // of all
     uint32_t magic;

@@ -33,7 +33,7 @@ public:
         }
     }
 
-    // Of the pieces that are named from now on.
+    // Sets the type of the pieces that are named from now on.
     void SetType(int dtype)
     {
         if (dtype < 0 || static_cast<size_t>(dtype) >= sizeof(ELEMENT_TYPES) / sizeof(ELEMENT_TYPES[0])) {
@@ -82,7 +82,7 @@ public:
         call.Tensors(received_);
         return Launch(stream, call);
     }
-    // What comes in is one piece, of all ranks; or none.
+    // Receives one piece, which all ranks have a part in, or none.
     HcclResult Reduce(void* stream, int reduction) const
     {
         if (Failed()) {

@@ -182,7 +182,7 @@ def _input(parameter: Parameter, value: Any) -> Any:
 
 
 def _store(outputs: Iterable[Any], results: Iterable[Any]) -> None:
-    """Write the results. What nobody wants, or what nobody computed, stays as it is."""
+    """Write results into outputs; where either is absent, memory stays as it is."""
     for output, result in zip(outputs, results, strict=True):
         if output is None or result is None:
             continue

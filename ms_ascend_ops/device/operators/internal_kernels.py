@@ -19,15 +19,15 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor, watchers
 from ms_ascend_ops.device.operators.normalization import add_layer_norm, add_rms_norm
 from ms_ascend_ops.device.operators.reductions import softmax
 
-__all__ = ["KERNELS", "run_internal"]
+__all__ = ["KERNELS", "LAYOUTS", "divided", "run_internal"]
 
-_LAYOUTS = ("BSH", "BNSD", "SBH", "BSND", "TND", "TH", "NSD", "SH")  # InputLayoutMode
+LAYOUTS = ("BSH", "BNSD", "SBH", "BSND", "TND", "TH", "NSD", "SH")  # InputLayoutMode
 _LOOK_AHEAD = 2  # MaskType: some new tokens of a sequence do not see those behind them
 
 
 def run_internal(name: str, values: list[Any]) -> None:
     """Compute a launch; kernels/device/internal_kernels has the order of its values."""
-    inputs, outputs, named = _divided(values)
+    inputs, outputs, named = divided(values)
     parameters = dict(zip(named[0::2], named[1::2], strict=True))
     if name == "ReshapeAndCache":
         key, value, key_cache, value_cache, slots = inputs
@@ -41,10 +41,11 @@ def run_internal(name: str, values: list[Any]) -> None:
             tensor.write(result)
 
 
-def _divided(values: list[Any]) -> tuple[list[Tensor | None], list[Tensor | None], list[Any]]:
+def divided(values: Sequence[Any]) -> tuple[list[Tensor | None], list[Tensor | None], list[Any]]:
+    """Divide the values of a call into inputs, outputs, and names with parameters."""
     middle = 1 + values[0]
     end = middle + 1 + values[middle]
-    return values[1:middle], values[middle + 1 : end], values[end:]
+    return [*values[1:middle]], [*values[middle + 1 : end]], [*values[end:]]
 
 
 def _write_cache(new: Tensor, cache: Tensor, slots: Tensor) -> None:
@@ -160,7 +161,7 @@ def flash_attention(
     key_lengths: Sequence[int],
 ) -> Array:
     """The layouts of a batch as CANN's operator; TH: sequences behind each other, with their lengths."""
-    name = _LAYOUTS[layout]
+    name = LAYOUTS[layout]
     if name != "TH":
         arguments = (query, key, value, shift, None, None, mask, None, scale, 1.0, before, after, heads, name, 0, mode)
         return flash_attention_score(*arguments)[3]

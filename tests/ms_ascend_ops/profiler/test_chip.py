@@ -1,3 +1,5 @@
+from importlib.resources import files
+
 import pytest
 import yaml
 
@@ -50,6 +52,16 @@ def test_a_file_of_ones_own(tmp_path):
 def test_errors_name_file_and_number(tmp_path, change, message):
     with pytest.raises(ChipError, match=message):
         load_chip(own(tmp_path, change))
+
+
+def test_a_description_from_before_the_roofline(tmp_path):
+    """CANN's operators then take what bytes and FLOPs allow."""
+    data = yaml.safe_load((files("ms_ascend_ops.profiler.chips") / "ascend910b2.yaml").read_text())
+    del data["published"]["cann_memory_ratio"], data["published"]["cann_cube_ratio"]
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(data))
+    chip = load_chip(str(path))
+    assert (chip.cann_memory_ratio, chip.cann_cube_ratio) == (1, 1)
 
 
 def test_a_missing_number(tmp_path):
