@@ -30,11 +30,12 @@ constexpr int WORKSPACE_GREW = -1;   // a status of ours, in the place of one of
 // that the process has loaded (torch_npu/csrc/core/npu/NPUStream.h, torch_npu/csrc/framework/OpCommand.h).
 struct Queue {
     // NPUStream: a device (its kind, then its number) and an id. As that has a destructor of its own, so has this: it
-    // decides how a result is returned.
+    // decides how a result is returned: into memory of the caller, which has room for more than is there today.
     struct Stream {
         ~Stream() {}
         std::array<int8_t, 2> device;
         int64_t id;
+        std::array<int64_t, 6> room;
     };
 
     Stream (*current)(int8_t device);
@@ -188,8 +189,7 @@ public:
             if (tensors[i] == Py_None) {
                 continue;
             }
-            const py::object device = Owned(PyObject_GetAttr(tensors[i], npu_->names.device.ptr()));
-            if (PyObject_RichCompareBool(device.ptr(), device_.ptr(), Py_EQ) != 1) {
+            if (!Owned(PyObject_GetAttr(tensors[i], npu_->names.device.ptr())).equal(device_)) {
                 return false;
             }
             if (launch_->tensors[i]->sizes.size() > 1 && !IsPlain(tensors[i])) {
@@ -264,8 +264,12 @@ private:
 
     void* Address(PyObject* tensor) const
     {
-        const py::object address = Owned(PyObject_CallMethodNoArgs(tensor, npu_->names.dataPtr.ptr()));
-        return PyLong_AsVoidPtr(address.ptr());
+        const py::object number = Owned(PyObject_CallMethodNoArgs(tensor, npu_->names.dataPtr.ptr()));
+        void* const address = PyLong_AsVoidPtr(number.ptr());
+        if (address == nullptr && PyErr_Occurred() != nullptr) {
+            throw py::error_already_set();
+        }
+        return address;
     }
 
     py::object Empty(PyObject* like, const py::object& sizes, const py::object& dtype) const

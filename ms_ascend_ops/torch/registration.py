@@ -98,12 +98,12 @@ class Operator:
         """The kernel where nobody but it has to see the call, past PyTorch's dispatcher; otherwise NotImplemented.
 
         That is where no mode, transform, trace, autocast or forward differentiation is active, and nothing is recorded
-        for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
+        for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones. Operators that
+        write into their inputs have no such path: the dispatcher counts changes.
         """
         name = self.signature.name
-        on_npu = _by_the_dispatcher if self.signature.writes else self.on_npu  # it counts changes
         function: Callable[..., Any] = native().direct_call(
-            _torch(), name, self.count, self.lowered, self.run, on_npu, self.attributes
+            _torch(), name, self.count, self.lowered, self.run, self.on_npu, self.attributes
         )
         return function
 
@@ -376,10 +376,6 @@ def _refuse(operator: Operator, key: str) -> Callable[..., Any]:
         raise RuntimeError(f"{operator.signature.name}: there is no kernel for {key} tensors")
 
     return refuse
-
-
-def _by_the_dispatcher(*_: Any) -> Any:
-    return NotImplemented
 
 
 @cache
