@@ -27,7 +27,7 @@ _NUMPY = {
 def read_nodes(
     proto: GraphProto,
     primitives: Mapping[str, PrimitiveProto],
-    attributes: Mapping[str, Mapping[str, Any]],
+    attributes: Mapping[str, dict[str, Any]],
     outside: Mapping[str, Node],
 ) -> tuple[dict[str, Node], list[Node]]:
     """Every value of a graph by its name, and what it computes, in order. `outside`: values of graphs around it."""
