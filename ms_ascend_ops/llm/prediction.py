@@ -240,8 +240,7 @@ def _unread_bytes(launch: Launch, context: int) -> float:
         return 0.0
     tokens, cache = given[0].shape[1], given[1]
     seen = min(context, window + tokens - 1)
-    both: int = 2 * math.prod(cache.shape) * cache.dtype.itemsize
-    return both * (1 - seen / context)
+    return float(2 * math.prod(cache.shape) * cache.dtype.itemsize * (1 - seen / context))
 
 
 def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:

@@ -23,7 +23,6 @@ MIXTURE = replace(SMALL, architecture="mixtral", layers=2, experts=4, experts_us
         (SMALL, 1, 65, 10),
         (SMALL, 48, 48, 10),
         (replace(SMALL, windows=(8, 0, 8)), 1, 65, 10),
-        (replace(SMALL, windows=(0, 8, 0)), 48, 48, 10),
         (MIXTURE, 1, 65, 15),  # eight launches in the place of three
     ],
 )
