@@ -11,7 +11,8 @@ ROOT = TESTS.parent
 PACKAGE = ROOT / "ms_ascend_ops"
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 ROW = re.compile(
-    r"^\| `((?:ms_ascend_ops/)?(?:ops|definitions|llm|serving|dispatch|torch|onnx|profiler|cells))/` \|.*\| (.*) \|$", re.M
+    r"^\| `((?:ms_ascend_ops/)?(?:ops|definitions|llm|serving|dispatch|torch|onnx|profiler|cells))/` \|.*\| (.*) \|$",
+    re.M,
 )
 FOLDERS = dict(ROW.findall(TEXT))
 
