@@ -5,8 +5,16 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from ms_ascend_ops.definitions import load
-from ms_ascend_ops.signature import ACLNN_TYPES, DTYPES, AttributeSpec, OpSpec, Signature, TensorSpec, TwinSpec
+from ms_ascend_ops.definitions.reader import load
+from ms_ascend_ops.definitions.signature import (
+    ACLNN_TYPES,
+    DTYPES,
+    AttributeSpec,
+    OpSpec,
+    Signature,
+    TensorSpec,
+    TwinSpec,
+)
 from ms_ascend_ops.suggestions import suggestion
 
 __all__ = [

@@ -32,7 +32,7 @@ from ms_ascend_ops.export.passes.packing import PACKED_OPS, Packed
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["MindIRGraph", "graphs_of", "name_of", "outputs_of"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from ms_ascend_ops.definition_checks import check_signature
-from ms_ascend_ops.shapes import ShapeRule
-from ms_ascend_ops.signature import (
+from ms_ascend_ops.definitions.checks import check_signature
+from ms_ascend_ops.definitions.shapes import ShapeRule
+from ms_ascend_ops.definitions.signature import (
     DTYPES,
     PYTHON_TYPES,
     AttributeSpec,

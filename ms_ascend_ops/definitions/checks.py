@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ms_ascend_ops.shapes import Token
-from ms_ascend_ops.signature import Signature, TensorSpec
+from ms_ascend_ops.definitions.shapes import Token
+from ms_ascend_ops.definitions.signature import Signature, TensorSpec
 
 __all__ = ["check_signature"]
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
+from ms_ascend_ops.definitions.shapes import ShapeRule
 from ms_ascend_ops.deprecation import warn_renamed
-from ms_ascend_ops.shapes import ShapeRule
 
 __all__ = [
     "ACLNN_TYPES",
