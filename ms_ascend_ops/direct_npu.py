@@ -17,7 +17,7 @@ from typing import Any
 from mindspore import Tensor
 
 from ms_ascend_ops import aclnn
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.registry import Signature, TensorSpec
 

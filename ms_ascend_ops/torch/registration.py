@@ -18,10 +18,10 @@ from torch.autograd import forward_ad, profiler
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import infer_types
+from ms_ascend_ops.definitions.inference import infer_types
+from ms_ascend_ops.definitions.sizes import known, output_shapes
 from ms_ascend_ops.library import check_built, native
 from ms_ascend_ops.registry import AttributeSpec, Signature
-from ms_ascend_ops.sizes import known, output_shapes
 from ms_ascend_ops.torch import npu
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.gradients import formula
