@@ -4,9 +4,8 @@ The network is recorded as for a CPU (program.py), with weights that are broadca
 launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layers are alike: two networks of one and two
 layers are recorded, and what the second adds is a layer.
 
-The stock network is what a user of MindSpore writes, one operator of CANN after the other. Products take what ours
-take; of anything else the least that it may: a launch, and its bytes at the full bandwidth of HBM. So the gain that is
-predicted is a lower bound, as far as the model of the chip is right.
+The stock network is what a user of MindSpore writes, one operator of CANN after the other. Each takes what the roofline
+gives (profiler/roofline.py), as in a trace of the emulated device.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.prediction import Prediction, predict
 from ms_ascend_ops.profiler.record import Recorder, request
+from ms_ascend_ops.profiler.roofline import roofline
 
 __all__ = ["PRESETS", "TYPES", "StepPrediction", "launches_of", "predict_launch", "predict_step"]
 
@@ -126,7 +126,7 @@ def predict_step(
     }
     parts = dict(sorted(parts.items(), key=lambda part: -part[1]))
     longest = max((p for name, p in two if name == next(iter(parts))), key=lambda p: p.us)
-    stock = _stock(config, kind, batch, tokens, context, chip, predicted)
+    stock = _stock(config, kind, batch, tokens, context, chip)
     return StepPrediction(
         us=us,
         launches=len(one) + more * (len(two) - len(one)),
@@ -231,9 +231,8 @@ def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder)
 
 
 def _stock(
-    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip,
-    predicted: Callable[[Iterable[Launch]], list[tuple[str, Prediction]]],
-) -> tuple[dict[str, float], int]:  # fmt: skip
+    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip
+) -> tuple[dict[str, float], int]:
     """Time by group of operators, and launches, of the network as one writes it with stock operators."""
     rows = batch * tokens
     query, keys = config.heads * config.head_size, config.key_heads * config.head_size
@@ -243,18 +242,18 @@ def _stock(
     repeated = batch * context * query
 
     def product(rows: int, width: int, depth: int) -> float:
-        recorder = NetworkRecorder()
-        dtype, _ = TYPES[kind]
-        _linear(kind, width, depth)(recorder, _hollow(dtype, rows, depth))
-        return _sum(predicted(recorder.launches), lambda p: p.us)
+        bits = TYPES[kind][1]
+        scales = {0: 0, 8: 1, 4: 2}[bits]  # of a group, and with 4 bits its offset
+        weights = width * depth * ((bits or 16) / 8 + 2 * scales / _GROUP)
+        return roofline(chip, weights + 2 * rows * (depth + width), 2 * rows * width * depth).us
 
-    def batched(width: int, depth: int, transposed: bool) -> float:
-        recorder = NetworkRecorder()
-        dtype, _ = TYPES[kind]
-        left = _hollow(dtype, batch * config.heads, tokens, depth)
-        shape = (width, depth) if transposed else (depth, width)
-        recorder.matmul(left, _hollow(dtype, batch * config.heads, *shape), transpose_weight=transposed)
-        return _sum(predicted(recorder.launches), lambda p: p.us)
+    def batched(width: int, depth: int) -> float:
+        count = batch * config.heads
+        moved = 2 * count * (tokens * depth + depth * width + tokens * width)
+        return roofline(chip, moved, 2 * count * tokens * width * depth).us
+
+    def elementwise(elements: float) -> float:
+        return roofline(chip, 2 * elements).us
 
     # Elements of 16 bits that an operator reads and writes; the norms and the softmax work in float32.
     norm = [3 * hidden, 4 * hidden, 2 * hidden, 2 * rows, 2 * rows, 4 * hidden, 3 * hidden, 2 * hidden]
@@ -264,30 +263,25 @@ def _stock(
         for operand in [count, count, count, 2 * count, *[2 * count] * 2, 3 * count]
     ]
     layer: dict[str, list[float]] = {
-        "RMSNorm in 8 operators": [_least(count, chip) for count in norm * 2],
+        "RMSNorm in 8 operators": [elementwise(count) for count in norm * 2],
         "MatMul": [
             product(rows, query, config.hidden), product(rows, keys, config.hidden), product(rows, keys, config.hidden),
             product(rows, config.hidden, query), product(rows, config.feed_forward, config.hidden),
             product(rows, config.feed_forward, config.hidden), product(rows, config.hidden, config.feed_forward),
         ],
-        "rotary embedding in 7 operators": [_least(count, chip) for count in rotary],
-        "cache": [_least(2 * key_heads, chip)] * 2,
-        "repeated keys and values": [_least(cached + repeated, chip)] * 2 if query != keys else [],
-        "attention: products": [batched(context, config.head_size, True), batched(config.head_size, context, False)],
+        "rotary embedding in 7 operators": [elementwise(count) for count in rotary],
+        "cache": [elementwise(2 * key_heads)] * 2,
+        "repeated keys and values": [elementwise(cached + repeated)] * 2 if query != keys else [],
+        "attention: products": [batched(context, config.head_size), batched(config.head_size, context)],
         "attention: scale, mask, softmax, casts": [
-            _least(count, chip) for count in (2 * scores, 3 * scores, 3 * scores, 4 * scores, 3 * scores)
+            elementwise(count) for count in (2 * scores, 3 * scores, 3 * scores, 4 * scores, 3 * scores)
         ],
-        "transposes": [_least(2 * count, chip) for count in (heads, key_heads, key_heads, heads)] if tokens > 1 else [],
-        "SiLU, Mul": [_least(2 * inner, chip), _least(3 * inner, chip)],
-        "residual": [_least(3 * hidden, chip)] * 2,
+        "transposes": [elementwise(2 * count) for count in (heads, key_heads, key_heads, heads)] if tokens > 1 else [],
+        "SiLU, Mul": [elementwise(2 * inner), elementwise(3 * inner)],
+        "residual": [elementwise(3 * hidden)] * 2,
     }  # fmt: skip
     times = {name: config.layers * sum(times) for name, times in layer.items() if times}
-    times["RMSNorm in 8 operators"] += sum(_least(count, chip) for count in norm)
+    times["RMSNorm in 8 operators"] += sum(elementwise(count) for count in norm)
     times["MatMul"] += product(batch, config.vocabulary, config.hidden)
     launches = config.layers * sum(map(len, layer.values())) + len(norm) + 1
     return dict(sorted(times.items(), key=lambda part: -part[1])), launches
-
-
-def _least(elements: float, chip: Chip) -> float:
-    """Microseconds of an operator that moves so many elements of 16 bits: a launch, and HBM at its full bandwidth."""
-    return chip.launch_us + 2 * elements / (chip.hbm_gb_per_s * 1e3)
