@@ -469,11 +469,10 @@ clients() {
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
     local files
-    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -Ev '^tests/(mind(formers|nlp|one)|torch_npu)/')
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -Ev '^tests/(mind(formers|nlp)|torch_npu)/')
     run_pytest -m clients "${files[@]}" "$@"
     clients_torch_npu "$@"
     clients_mindformers "$@"
-    clients_mindone "$@"
     clients_mindnlp "$@"
 }
 
@@ -524,14 +523,6 @@ clients_mindformers() {
         setproctitle jieba rouge_chinese nltk "datasets<4" "pandas<3.1" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
     logged mindformers_install python -m pip install "numpy==1.26.4"
     run_pytest -m clients tests/mindformers "$@"
-}
-
-# mindone brings mindcv.
-clients_mindone() {
-    enter clients-mindone "mindone, mindcv and what they need"
-    logged mindone_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.10.0" \
-        "mindone==0.5.0" "mindcv==0.3.0" "numpy<2"
-    run_pytest -m clients tests/mindone "$@"
 }
 
 # MindNLP runs with MindSpore 2.7.0 and these.
