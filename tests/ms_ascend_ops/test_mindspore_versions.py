@@ -67,6 +67,24 @@ def test_faults_of_a_version_and_a_device(monkeypatch, version, device, expected
     assert versions.has_fault("bfloat16 on a CPU") is expected
 
 
+def test_no_primitive_is_missed_beside_the_threads_of_pynative():
+    """MindSpore's own `MsDispatchMode` does not see that of a tensor which an operator has made in another thread."""
+    from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode  # noqa: PLC0415
+
+    class Names(DispatchMode):
+        def __ms_dispatch__(self, func, args, kwargs=None):
+            names.append(func.name)
+            return func(*args)
+
+    names = []
+    x = Tensor(np.ones((2, 3, 8), np.float32)) * 2
+    with Names():
+        y = -x
+    assert names == ["Neg"]
+    np.testing.assert_array_equal((y * 2).asnumpy(), -4)
+    assert names == ["Neg"]
+
+
 def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
     """As 2.7 and 2.8 run it; the other way is what `optimize` uses here."""
     from ms_ascend_ops.export.graphs.dispatch_mode import _EarlyDispatchMode  # noqa: PLC0415
