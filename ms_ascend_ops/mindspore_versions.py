@@ -134,8 +134,15 @@ FAULTS = (
         (2, 9),
         (2, 10),
         "where PyNative prepares operators in a thread of its own, primitives of a tensor that another one made pass no"
-        " __ms_dispatch__ (`-x[..., n:]` on an NPU, say): export/graphs/dispatch_mode.py has them prepared where they are"
-        " called",
+        " __ms_dispatch__ (`-x[..., n:]` on an NPU, say): export/graphs/dispatch_mode.py has them prepared in the"
+        " thread that calls",
+    ),
+    Fault(
+        "errors of other threads",
+        (2, 7),
+        (2, 8),
+        "with pynative_synchronize, but after an operator that ran without it, a missing kernel is the error of a later"
+        " call: optimize reads what it may have to compute itself, and has operators prepared where they are called",
     ),
     Fault(
         "searchsorted",

@@ -65,6 +65,8 @@ class _EarlyDispatchMode:
     """In the place of `MsDispatchMode`."""
 
     def __enter__(self) -> Any:
+        self._alone = without_pipeline()
+        self._alone.__enter__()
         self._context = _Recording(self)
         self._active = _active(self._context)
         self._active.__enter__()
@@ -72,6 +74,7 @@ class _EarlyDispatchMode:
 
     def __exit__(self, *error: Any) -> None:
         self._active.__exit__(*error)
+        self._alone.__exit__(*error)
 
     def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
         raise NotImplementedError

@@ -7,7 +7,8 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, ops
+from mindspore import Tensor, nn, ops
+from ms_ascend_ops.export.graphs.modes import synchronous
 
 import ms_ascend_ops
 from ms_ascend_ops import direct, registry
@@ -83,6 +84,21 @@ def test_no_primitive_is_missed_beside_the_threads_of_pynative():
     assert names == ["Neg"]
     np.testing.assert_array_equal((y * 2).asnumpy(), -4)
     assert names == ["Neg"]
+
+
+def test_a_built_in_without_a_kernel_is_found_beside_the_threads_of_pynative():
+    """Before 2.9 MindSpore reports a missing kernel at a later call, once an operator has run in another thread."""
+    from ms_ascend_ops.export.graphs.trace import trace  # noqa: PLC0415
+
+    class Norm(nn.Cell):
+        def construct(self, x):
+            return ops.rms_norm(x, Tensor(np.ones(8, np.float32)), 1e-5)[0]
+
+    x = Tensor(np.linspace(0.5, 1.5, 16, dtype=np.float32).reshape(2, 8))
+    (x * 2).asnumpy()
+    with synchronous():
+        seen = trace(Norm(), {"x": x})
+    assert [node.kind for node in seen.graph.nodes if node.kind != "TupleGetItem"] == ["RmsNorm"]
 
 
 def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
