@@ -120,4 +120,5 @@ PYBIND11_MODULE(_C, module)
     BindSignature(module);
     BindTensorFunction(module);
     BindTorchCall(module);
+    BindTorchNpuCall(module);
 }
