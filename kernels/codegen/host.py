@@ -18,12 +18,12 @@ __all__ = ["definition", "generate", "make_params", "signature_definition"]
 _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKind
 
 # Behind the tiling, which says what is wrong with sizes.
-_RUN_IN_LIBRARY = """#if !defined(ASCENDC_HOST_OBSERVED)
+_RUN_IN_LIBRARY = """
+#if !defined(ASCENDC_HOST_OBSERVED)
     if (RunInLibrary(arguments, params)) {
         return;
     }
-#endif
-"""
+#endif"""
 
 Fields = dict[str, list[tuple[str, str]]]
 
@@ -43,10 +43,14 @@ def generate(
     """
     packaged = packaged or {}
     entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
-    answers = f"""#if !defined(ASCENDC_HOST_OBSERVED)
+    answers = (
+        f"""#if !defined(ASCENDC_HOST_OBSERVED)
 #include "{library}"
 #endif
-""" if library else ""
+"""
+        if library
+        else ""
+    )
     table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
@@ -98,9 +102,7 @@ def _table(kernel: Kernel) -> str:
     return f"{{{{{rows}}}, {str(kernel.multiplies).lower()}, {str(kernel.synchronizes).lower()}}}"
 
 
-def _internal(
-    spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str, in_library: bool
-) -> str:
+def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str, in_library: bool) -> str:
     entry = signature.entry
     parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
     instances = ",\n        ".join(
@@ -115,7 +117,8 @@ def _internal(
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
-    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)
+    library = f"&LibraryOf{entry}" if in_library else "nullptr"
+    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries, library)
     if rules := _value_rules(signature):
         call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
@@ -128,8 +131,8 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
     [[maybe_unused]] LaunchConfig config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
         return {entry}Tiling(arguments, AscendC::host::TheExecutor().Platform(), tiling);
     }});
-    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
-{_RUN_IN_LIBRARY if in_library else ""}    AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
+    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);){_RUN_IN_LIBRARY if in_library else ""}
+    AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
     }}, AscendC::host::KernelType::{kind});
@@ -155,7 +158,22 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({registered});
+{_library_of(entry) if in_library else ""}const Op& {_constant(signature)} = binding::Register({registered});
+
+"""
+
+
+def _library_of(entry: str) -> str:
+    """C++ of the function that says which library answers."""
+    return f"""std::string LibraryOf{entry}([[maybe_unused]] const TensorDesc* inputs,
+    [[maybe_unused]] const AttributeValue* attributes)
+{{
+#if defined(ASCENDC_HOST_OBSERVED)
+    return "";
+#else
+    return AnsweringLibrary(Make{entry}Params(inputs, attributes));
+#endif
+}}
 
 """
 
@@ -181,8 +199,8 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 """
 
 
-def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}") -> str:
-    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions,
+def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}", library: str = "nullptr") -> str:
+    """C++ of what binding::Register takes of a kernel. `launch`, `tiling` and `library` are the C++ of its functions,
     `entries` that of its entries in the CANN package.
     """
     return f"""{signature_definition(signature)},
@@ -191,7 +209,7 @@ KernelDef{{
     {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
     {launch}, {tiling},
-    {cpp.quote(_value_rules(signature))}, {entries}}}"""
+    {cpp.quote(_value_rules(signature))}, {entries}, {library}}}"""
 
 
 def signature_definition(signature: Signature) -> str:

@@ -89,7 +89,7 @@ inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dGradParam
 
 // Who answers; empty: the kernel.
 template <typename PARAMS>
-std::string Conv2dLibrary(const PARAMS& params)
+std::string AnsweringLibrary(const PARAMS& params)
 {
     const auto convolution = InLibrary(params);
     return convolution ? AscendC::host::ConvolutionImplementation(*convolution) : "";

@@ -91,9 +91,7 @@ def test_convolution_and_gradient(case, types, data_format, has_bias, chip):
     check(case, types, data_format, has_bias, chip=chip)
 
 
-@cover(
-    "case", [CASES[1], CASES[4]], types=TYPES, activation=ACTIVATIONS[1:], data_format=["NCHW", "NHWC"], chip=[0, 1]
-)
+@cover("case", [CASES[1], CASES[4]], types=TYPES, activation=ACTIVATIONS[1:], data_format=["NCHW", "NHWC"], chip=[0, 1])
 def test_epilogues(case, types, activation, data_format, chip):
     check(case, types, data_format, True, activation, chip=chip)
 

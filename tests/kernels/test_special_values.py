@@ -116,9 +116,10 @@ def assert_infinities(example, dtype, value):
             assert np.isnan(results(example, dtype, **{name: value})[0]).all()
             continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
+        if (example.name, name) in PADDED:
+            places = zip(after, golden_after, before, golden_before, strict=True)
+            golden_after = [np.where(np.isnan(e) & (m == o), oe, e) for m, e, o, oe in places]
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
-            if (example.name, name) in PADDED:
-                exact = np.where(np.isnan(exact) & (mine == old), old_exact, exact)
             assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), (name, dtype)
             assert np.isnan(mine[np.isnan(exact)]).all(), (name, dtype)
             assert np.array_equal(mine[np.isinf(mine)], exact[np.isinf(mine)]), (name, dtype)
