@@ -85,7 +85,8 @@ def measure(case: Case, names: list[str], threads: int, sampling: Sampling, tell
         except Exception as error:  # whatever another library raises is the reason
             results[name].reason = _one_line(error)
         else:
-            warm_up(prepared.run, sampling.warm_up_seconds)
+            with prepared.turn():
+                warm_up(prepared.run, sampling.warm_up_seconds)
     tell(case.name)
     spent = dict.fromkeys(ready, 0.0)
     for index in range(sampling.rounds):
@@ -94,9 +95,9 @@ def measure(case: Case, names: list[str], threads: int, sampling: Sampling, tell
                 continue
             start = time.perf_counter()
             wait_until_idle(sampling.idle_seconds)
-            prepared.begin()
-            repeat(prepared.run, sampling.untimed_seconds, sampling.untimed_calls)
-            results[name].seconds += repeat(prepared.run, sampling.timed_seconds, sampling.timed_calls)
+            with prepared.turn():
+                repeat(prepared.run, sampling.untimed_seconds, sampling.untimed_calls)
+                results[name].seconds += repeat(prepared.run, sampling.timed_seconds, sampling.timed_calls)
             spent[name] += time.perf_counter() - start
     return Outcome(case, results)
 
@@ -140,8 +141,8 @@ def repeat(run: Callable[[], Any], seconds: float, calls: int = 1) -> list[float
 
 def _check(prepared: Prepared, reference: list[NDArray[Any]] | None, case: Case) -> list[NDArray[Any]]:
     """The results of one call, as float32; they must be those of `reference`."""
-    prepared.begin()
-    results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]
+    with prepared.turn():
+        results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]
     if reference is None or not results:
         return results
     for values, expected in zip(results, reference, strict=True):

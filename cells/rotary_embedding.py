@@ -57,7 +57,7 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
         base: b.
         mode: which elements are a pair: "half" or "interleave"; see `ops.rotary_embedding`.
         layout: "BSND" or "BNSD".
-        rotary_dim: r, the elements of a head that are turned, even; 0: all.
+        rotary_dim: r, the elements of a head that are rotated, even; 0: all.
         scaling: for contexts longer than those of training: {"type": "linear", "factor": f} divides positions by f;
             {"type": "ntk", "factor": f} raises the base; {"type": "llama3", "factor", "low_freq_factor",
             "high_freq_factor", "original_max_position"} stretches low frequencies only.
@@ -69,7 +69,7 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
             decoding; optional, 0, 1, 2 ... without it.
 
     Outputs:
-        q turned, or q and k.
+        q rotated, or q and k.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -94,11 +94,11 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
         for name, value in (("head_dim", head_dim), ("max_position", max_position), ("rotary_dim", rotary_dim)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"RotaryEmbedding: {name} must be an int, got {type(value).__name__}")
-        turned = rotary_dim or head_dim
-        if turned < 2 or turned % 2 or turned > head_dim:
+        rotated = rotary_dim or head_dim
+        if rotated < 2 or rotated % 2 or rotated > head_dim:
             raise ValueError(
                 "RotaryEmbedding: rotary_dim (or head_dim) must be even and at most head_dim "
-                f"({head_dim}), got {turned}"
+                f"({head_dim}), got {rotated}"
             )
         if max_position < 1:
             raise ValueError(f"RotaryEmbedding: max_position must be >= 1, got {max_position}")
@@ -113,14 +113,14 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
             missing = [key for key in _SCALING[kind] if key not in scaling]
             if missing:  # no := here: MindSpore reads this source
                 raise ValueError(f"RotaryEmbedding: scaling of type '{kind}' needs {', '.join(missing)}")
-            if kind == "ntk" and turned == 2:
+            if kind == "ntk" and rotated == 2:
                 raise ValueError("RotaryEmbedding: scaling of type 'ntk' needs more than one pair")
         self.mode = registry.signature("rotary_embedding").attribute("mode").check("RotaryEmbedding", mode)
         self.layout = layout
         self.seq_axis = 1 if layout == "BSND" else 2
-        self.rotary_dim = turned
+        self.rotary_dim = rotated
         self.max_position = max_position
-        angles = np.arange(max_position, dtype=np.float64)[:, None] * rotary_frequencies(turned, base, scaling)
+        angles = np.arange(max_position, dtype=np.float64)[:, None] * rotary_frequencies(rotated, base, scaling)
         self.cos = Tensor(np.cos(angles).astype(np.float32))
         self.sin = Tensor(np.sin(angles).astype(np.float32))
         self.rows_of = InFloat32(_rows_of)

@@ -104,7 +104,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         ):  # fmt: skip
             setattr(self, name, Parameter(Tensor(np.ascontiguousarray(array)), name=name, requires_grad=False))
         self._product = _Product()
-        self._turned, self._add = InFloat32(_turned), InFloat32(_add)
+        self._transposed, self._add = InFloat32(_transposed), InFloat32(_add)
         self._reordered, self._placed = InFloat32(reordered), InFloat32(placed)
         self._methods = _methods(matrix, method)
         if any(chosen.name == "blocks" for _, chosen in self._methods):
@@ -198,9 +198,9 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         method = _name_of(self._methods, rows.shape[0])
         if method == "direct":
             y = self._product(
-                self.row_ends, self.indices, weight, self._turned(rows), self.column_ends, self.rows, self.order
+                self.row_ends, self.indices, weight, self._transposed(rows), self.column_ends, self.rows, self.order
             )
-            y = self._turned(y)
+            y = self._transposed(y)
         else:
             # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
@@ -210,7 +210,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
                 dense = self._placed(values, places, self.in_channels * self.out_channels)
                 y = matmul(rows, dense.reshape((self.in_channels, self.out_channels)))
             else:
-                y = self._turned(self._blocks(self.rows, columns, values, self._turned(rows)))
+                y = self._transposed(self._blocks(self.rows, columns, values, self._transposed(rows)))
         if self.has_bias:
             y = self._add(y, self.bias)
         return y.reshape((*x.shape[:-1], self.out_channels))
@@ -269,7 +269,7 @@ def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
     return next((method[0] for most, method in methods if 0 <= rows <= most), methods[-1][1][0])
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transposed(x: Tensor) -> Tensor:
     """Transposed, in float, which MindSpore's operator for a CPU needs."""
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops import ascend
+from ms_ascend_ops.library import library_path, native
 from ms_ascend_ops.registry import Signature
 
-__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "Launch", "Layout", "Operator", "function"]
+__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "Launch", "Layout", "Operator", "address", "function"]
 
 HEADERS = ("acl/acl.h", "aclnn/acl_meta.h")  # which of those behind acl.h has a function differs by version
 
@@ -81,6 +82,12 @@ class Layout:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+    @property
+    def reach(self) -> int:
+        """As much of the memory as the tensor reaches, in elements."""
+        sizes = zip(self.shape, self.strides, strict=True)
+        return 1 + sum((size - 1) * stride for size, stride in sizes) if all(self.shape) else 0
+
 
 class Operator:
     """One operator of the installed package for one chip.
@@ -131,7 +138,29 @@ class Launch:
         self, operator: Operator, inputs: Sequence[Layout | None], constants: Sequence[Any], outputs: Sequence[Layout]
     ):
         self._operator, self._constants, self._inputs = operator, tuple(constants), len(inputs)
-        self._descriptions = [None if layout is None else _description(layout) for layout in (*inputs, *outputs)]
+        self._layouts = (*inputs, *outputs)
+        self._descriptions = [None if layout is None else _description(layout) for layout in self._layouts]
+        self._workspace_bytes = 0  # of the last call
+
+    def queued(self) -> Any:
+        """The same call as a `_C.QueuedLaunch`, which runs without Python. It has run: the workspace is known."""
+        signature = self._operator.signature
+        presence = {f"has_{t.name}": self._layouts[i] is not None for i, t in enumerate(signature.inputs)}
+        callback = ctypes.CDLL(library_path())[f"{signature.aclnn_callback(presence)}GetWorkSpaceSize"]
+        functions = [
+            *(function("aclCreateTensor"), function("aclDestroyTensor"), callback),
+            *(self._operator.prepare, self._operator.launch),
+        ]
+        constants = zip(signature.attributes, self._constants, strict=True)
+        return native().QueuedLaunch(
+            name=f"aclnn{signature.cann_type}",
+            functions=[address(one) for one in functions],
+            tensors=[t and (VALUES[t.dtype][1], t.shape, t.strides, t.reach) for t in self._layouts],
+            inputs=self._inputs,
+            attributes=tuple(float(value) if a.type == "float" else int(value) for a, value in constants),
+            workspace_bytes=self._workspace_bytes,
+            layout=VALUES["ND"][1],
+        )
 
     def __call__(self, addresses: Sequence[int], allocate: Callable[[int], int], stream: Callable[[], int]) -> None:
         """Put one launch into a stream.
@@ -153,7 +182,7 @@ class Launch:
             given, results = tensors[: self._inputs], tensors[self._inputs :]
             sizes = ctypes.byref(bytes_needed), ctypes.byref(executor)
             operator.check("GetWorkspaceSize", operator.prepare(*given, *self._constants, *results, *sizes))
-            size = bytes_needed.value
+            size = self._workspace_bytes = bytes_needed.value
             workspace = allocate(size) if size else None
             operator.check("", operator.launch(workspace, size, executor, stream()))
         finally:
@@ -163,16 +192,19 @@ class Launch:
                     destroy(tensor)
 
 
+def address(function: Any) -> int:
+    """Where a function of a library lies."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 def _description(layout: Layout) -> tuple[Any, ...]:
     """The arguments of aclCreateTensor but the address."""
     rank, sizes, strides = len(layout.shape), layout.shape, layout.strides
-    # As much of the memory as the tensor reaches.
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
     dims = ctypes.c_int64 * rank
     return (
         *(dims(*sizes), rank, VALUES[layout.dtype][1]),
         *(dims(*strides), 0, VALUES["ND"][1]),
-        *((ctypes.c_int64 * 1)(reach), 1),
+        *((ctypes.c_int64 * 1)(layout.reach), 1),
     )
 
 

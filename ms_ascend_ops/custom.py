@@ -30,10 +30,10 @@ from mindspore import Tensor, ops
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
+from ms_ascend_ops.definitions.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.graph_writes import describe_view, note
-from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 from ms_ascend_ops.mindspore_versions import current_amp_strategy, device_target, dtype_name, soc_version
 from ms_ascend_ops.mixed_precision import caster

@@ -17,7 +17,7 @@ from typing import Any
 from mindspore import Tensor
 
 from ms_ascend_ops import aclnn
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.registry import Signature, TensorSpec
 
@@ -80,9 +80,9 @@ def _function(
         for attribute, value in zip(signature.attributes, signature.cann_constants(attributes), strict=True)
     ]
     addresses = [
-        _address(ctypes.CDLL(library_path())[f"{signature.aclnn_callback(attributes)}GetWorkSpaceSize"]),
-        _address(operator.prepare),
-        _address(operator.launch),
+        aclnn.address(ctypes.CDLL(library_path())[f"{signature.aclnn_callback(attributes)}GetWorkSpaceSize"]),
+        aclnn.address(operator.prepare),
+        aclnn.address(operator.launch),
     ]
     is_given = [tensor in given for tensor in signature.inputs]
     function: Callable[..., list[Tensor]] = Function(
@@ -97,8 +97,4 @@ def _cann() -> Any:
 
     names = ("aclCreateTensor", "aclDestroyTensor", "aclGetRecentErrMsg")
     dtypes = [(number, aclnn.VALUES[name][1]) for name, number in _TYPES.items()]
-    return Cann([_address(aclnn.function(name)) for name in names], dtypes, aclnn.VALUES["ND"][1])
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return Cann([aclnn.address(aclnn.function(name)) for name in names], dtypes, aclnn.VALUES["ND"][1])

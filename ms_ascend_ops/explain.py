@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ms_ascend_ops import ascend, registry
-from ms_ascend_ops.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
 from ms_ascend_ops.library import LIBRARY, check_built, native
 from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from ms_ascend_ops.registry import Signature

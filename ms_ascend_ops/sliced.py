@@ -87,8 +87,8 @@ class SlicedProduct(nn.Cell):  # type: ignore[misc]
 
     def construct(self, values, dense):  # type: ignore[no-untyped-def]
         slice_ends, indices, group_ends, pieces = self.pattern
-        y = sliced_sparse_matmul(_turned(dense), slice_ends, indices, self.placed, group_ends, pieces)
-        return _turned(y.astype(ms.float32)[:, : self.rows].astype(y.dtype) if y.shape[1] != self.rows else y)
+        y = sliced_sparse_matmul(_transposed(dense), slice_ends, indices, self.placed, group_ends, pieces)
+        return _transposed(y.astype(ms.float32)[:, : self.rows].astype(y.dtype) if y.shape[1] != self.rows else y)
 
     def bprop(self, values, dense, out, dout):  # type: ignore[no-untyped-def]
         dvalues, ddense = zeros_like(values), zeros_like(dense)
@@ -99,7 +99,7 @@ class SlicedProduct(nn.Cell):  # type: ignore[misc]
         return dvalues, ddense
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transposed(x: Tensor) -> Tensor:
     """Transposed, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
     if 1 in x.shape:
         return x.reshape(x.shape[::-1])

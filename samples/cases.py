@@ -13,7 +13,7 @@ from ms_ascend_ops.samples.operators import DTYPES, Call, Draw, Operator, operat
 from numpy.typing import NDArray
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import check_built
 
 __all__ = ["Case", "Launch", "all_cases"]

@@ -7,7 +7,7 @@ from mindspore import Tensor
 
 from ms_ascend_ops import ops, registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import infer_shapes
+from ms_ascend_ops.definitions.inference import infer_shapes
 from tests.every_operator import Example, examples
 
 # Which sizes of its sample an operator refuses to be 0, where its rules alone do not say so.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import check_built, native
 from tests.dtypes import decode, encode, poisoned
 

@@ -7,8 +7,9 @@ from ms_ascend_ops.profiler import record
 from tests.kernels.host.module import host_objects
 
 OPERATORS = (
-    "add_rms_norm", "flash_attention", "kv_cache_update", "matmul", "paged_attention", "qkv_rotary_embedding",
-    "rms_norm", "silu_mul", "sparse_matmul", "swiglu",
+    "add_rms_norm", "flash_attention", "grouped_matmul", "kv_cache_update", "matmul", "moe_gating_top_k",
+    "moe_token_permute", "moe_token_unpermute", "paged_attention", "qkv_rotary_embedding", "rms_norm", "silu_mul",
+    "sparse_matmul", "swiglu",
 )  # fmt: skip
 
 

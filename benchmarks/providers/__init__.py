@@ -7,6 +7,7 @@ memory that is reused from call to call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -21,12 +22,13 @@ __all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
 class Prepared:
     """`run` does the work; `results` makes arrays of what it returned: outputs, then gradients (see `Case.results`).
 
-    No arrays at all: there is nothing to compare (a copy). `begin` is called before every turn.
+    No arrays at all: there is nothing to compare (a copy). Every turn is in a `turn()`, which sets what a framework
+    keeps for the whole process, and puts it back.
     """
 
     run: Callable[[], Any]
     results: Callable[[Any], list[NDArray[Any]]]
-    begin: Callable[[], Any] = lambda: None
+    turn: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 @dataclass(frozen=True)

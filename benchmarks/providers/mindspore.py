@@ -7,7 +7,9 @@ MindSpore keeps its own number of threads, on the CPUs that the process may use:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import mindspore as ms
@@ -93,4 +95,14 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
             outputs, gradients = outputs[:count], [outputs[count + i] for i in case.differentiable]
         return [value.astype(ms.float32).asnumpy() for value in outputs + gradients]
 
-    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, lambda: ms.set_context(mode=mode))
+    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, partial(_turn, mode))
+
+
+@contextmanager
+def _turn(mode: int) -> Iterator[None]:
+    before = ms.get_context("mode")
+    ms.set_context(mode=mode)
+    try:
+        yield
+    finally:
+        ms.set_context(mode=before)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,6 @@ def ours(case: Case, threads: int) -> Prepared:
     import ms_ascend_ops.torch  # noqa: F401 - registers the operators
 
     operators = torch.ops.ms_ascend_ops
-    torch.set_num_threads(threads)
     calls = []
     for launch in case.launches:
         tensors = [None if array is None else _tensor(array) for array in launch.inputs]
@@ -48,7 +48,7 @@ def ours(case: Case, threads: int) -> Prepared:
                 array[...] = tensor.float().numpy() if tensor.is_floating_point() else tensor.numpy()
         return case.results
 
-    return Prepared(lambda: [call() for call in calls], results, partial(torch.set_grad_enabled, False))
+    return Prepared(lambda: [call() for call in calls], results, partial(_turn, threads, False))
 
 
 def _function(case: Case) -> Callable[..., Any]:
@@ -56,7 +56,6 @@ def _function(case: Case) -> Callable[..., Any]:
 
 
 def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared:
-    torch.set_num_threads(threads)
     inputs = [_tensor(array).requires_grad_(i in case.differentiable) for i, array in enumerate(case.own_inputs())]
     differentiable = [inputs[i] for i in case.differentiable]
     dys = [_tensor(array) for array in case.dys] if case.gradient else []
@@ -68,9 +67,20 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
     def results(returned: Any) -> list[NDArray[Any]]:
         return [value.detach().float().numpy() for value in _listed(returned)]
 
-    # For a whole turn: `torch.no_grad()` around every call would take as long as a small kernel.
-    begin = partial(torch.set_grad_enabled, case.gradient)
-    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, begin)
+    turn = partial(_turn, threads, case.gradient)
+    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, turn)
+
+
+@contextmanager
+def _turn(threads: int, gradient: bool) -> Iterator[None]:
+    """Around a whole turn: `torch.no_grad()` around every call would take as long as a small kernel."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.set_grad_enabled(gradient):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _listed(outputs: Any) -> list[torch.Tensor]:

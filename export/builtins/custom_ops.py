@@ -183,12 +183,12 @@ def mla(
         raise ValueError("mla: kv_head_num must be 1 and is_ring 0")
     tokens = q_nope.shape[0]
     latent = _cache_rows(ms_ops.depend(ctkv, q_nope), input_format == 1).astype(ms.float32)
-    turned = _cache_rows(ms_ops.depend(k_rope, q_rope), input_format == 1).astype(ms.float32)
+    rotated = _cache_rows(ms_ops.depend(k_rope, q_rope), input_format == 1).astype(ms.float32)
     queries = q_nope.reshape(tokens, head_num, -1).astype(ms.float32)
     if deq_scale_qk is not None:  # of integers
         queries = queries * deq_scale_qk.astype(ms.float32).reshape(1, -1, 1)
     queries = ms_ops.concat((queries, q_rope.reshape(tokens, head_num, -1).astype(ms.float32)), -1)
-    keys = ms_ops.concat((latent, turned), -1).expand_dims(2)
+    keys = ms_ops.concat((latent, rotated), -1).expand_dims(2)
     values = latent.expand_dims(2)
     out = attend_pages(queries, keys, values, block_tables, context_lens, q_seq_lens, scale_value, False)
     if deq_scale_pv is not None:
@@ -235,22 +235,22 @@ def mla_preprocess(
     down = quant_batch_matmul(
         x, wdqkv, de_scale1, None, bias1.reshape(-1), None, False, True, "FRACTAL_NZ", output_dtype=dtype
     )
-    turning = sin1.shape[-1]
+    rotary = sin1.shape[-1]
     compressed, key, query = (
         down[:, :latent],
-        down[:, latent : latent + turning],
-        down[:, latent + turning :],
+        down[:, latent : latent + rotary],
+        down[:, latent + rotary :],
     )
     x = _quantized_norm(query, gamma2, beta2, quant_scale2, quant_offset2)
     up = quant_batch_matmul(
         x, wuq, de_scale2, None, bias2.reshape(-1), None, False, True, "FRACTAL_NZ", output_dtype=dtype
     )
-    up = up.reshape(tokens, heads, plain + turning)
-    q_rope = _turned(up[:, :, plain:], sin2, cos2)
+    up = up.reshape(tokens, heads, plain + rotary)
+    q_rope = _rotated(up[:, :, plain:], sin2, cos2)
     absorbed = ms_ops.matmul(up[:, :, :plain].swapaxes(0, 1).astype(ms.float32), wuk.astype(ms.float32))
     q_nope = absorbed.swapaxes(0, 1).astype(dtype)
     compressed = ops.rms_norm(compressed, gamma3.astype(dtype), 1e-6)[0]
-    key = _turned(key.reshape(tokens, 1, turning), sin1, cos1).reshape(tokens, turning)
+    key = _rotated(key.reshape(tokens, 1, rotary), sin1, cos1).reshape(tokens, rotary)
     slots = slot_mapping.reshape(-1).astype(ms.int32)
     if param_cache_mode == 0:
         written = _write(ms_ops.concat((compressed, key), -1), key_cache, slots, False)
@@ -273,7 +273,7 @@ def _quantized_norm(x: Tensor, gamma: Tensor, beta: Tensor, scale: Tensor, offse
     return _rounded(y / scale.astype(ms.float32) + offset.astype(ms.float32))
 
 
-def _turned(x: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+def _rotated(x: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
     """Rotary embedding of (tokens, heads, d) by halves, with tables of the full width."""
     return ops.rotary_embedding(x.expand_dims(0), cos, sin, "half", "BSND", 0, True).squeeze(0)
 

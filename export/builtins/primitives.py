@@ -137,9 +137,9 @@ class ApplyRotaryPosEmb(StandIn):
         size = cos.shape[-1]
         rows = _rows_of(position_ids, query.reshape(-1, query.shape[-1]).shape[0])
         cos, sin = ms_ops.gather(cos, rows, 0), ms_ops.gather(sin, rows, 0)
-        return self.turned(query, cos, sin, size), self.turned(key, cos, sin, size)
+        return self.rotated(query, cos, sin, size), self.rotated(key, cos, sin, size)
 
-    def turned(self, x: Tensor, cos: Tensor, sin: Tensor, size: int) -> Tensor:
+    def rotated(self, x: Tensor, cos: Tensor, sin: Tensor, size: int) -> Tensor:
         heads = x.reshape(1, -1, x.shape[-1] // size, size)
         y = ops.rotary_embedding(heads, cos, sin, self.mode, "BSND", 0, True)
         return y.reshape(x.shape)

@@ -254,7 +254,7 @@ def smaller(target: Target, inputs: Mapping[str, Any]) -> tuple[Target, dict[str
     """
     returns = {id(cell): target.returns.get(id(cell)) for _, cell in target.cell.cells_and_names()}
     specs = [spec for value in (*inputs.values(), *returns.values()) for spec in _specs(value)]
-    if not any(math.prod(spec.shape) >= _LARGE for spec in specs) or any(s.repeats or s.turns for s in specs):
+    if not any(math.prod(spec.shape) >= _LARGE for spec in specs) or any(s.repeats or s.rotates for s in specs):
         return None
     fixed = {size for parameter in target.cell.get_parameters() for size in parameter.shape}
     sizes = {size for spec in specs for size in spec.shape}
@@ -306,7 +306,7 @@ def _varies(
     def grown(spec: Any) -> Any:
         if isinstance(spec, tuple):
             return tuple(map(grown, spec))
-        if not isinstance(spec, Spec) or spec.shape[:1] != batch or len(spec.shape) < 2 or spec.turns:
+        if not isinstance(spec, Spec) or spec.shape[:1] != batch or len(spec.shape) < 2 or spec.rotates:
             return spec
         return replace(spec, shape=(spec.shape[0] + 1, *spec.shape[1:]))
 

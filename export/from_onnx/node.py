@@ -10,7 +10,7 @@ import numpy as np
 from ms_ascend_ops.export.from_onnx.graph import Array, Graph
 from onnx import NodeProto, defs, helper
 
-__all__ = ["DTYPES", "Node", "text_of", "tuple_of"]
+__all__ = ["DTYPES", "Node", "Writer", "text_of", "tuple_of"]
 
 # The newest version of ONNX's operators whose meaning is known here.
 NEWEST = 23
@@ -154,6 +154,9 @@ class Node:
         """Refuse a node of whose outputs more are used."""
         if any(self.node.output[count:]):
             raise self.refuse(f"only {count} of its outputs can be had")
+
+
+Writer = Callable[[Node], str]  # writes what a node computes
 
 
 def text_of(value: float) -> str:

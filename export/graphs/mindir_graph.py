@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,16 @@ from mindspore.train.mind_ir_pb2 import (
     TensorProto,
 )
 from ms_ascend_ops.export.files.model import graphs
-from ms_ascend_ops.export.files.retarget import read_fused, write_fused
+from ms_ascend_ops.export.files.retarget import write_fused
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.graphs.mindir_nodes import (
+    attributes_of,
+    constant,
+    read_nodes,
+    used_by_several,
+    uses,
+    values_of,
+)
 from ms_ascend_ops.export.graphs.writes import Writes
 from ms_ascend_ops.export.matching.find import Found, Place
 from ms_ascend_ops.export.matching.rows import Mask
@@ -25,19 +32,10 @@ from ms_ascend_ops.export.passes.packing import PACKED_OPS, Packed
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["MindIRGraph", "graphs_of", "name_of", "outputs_of"]
 
-_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
-_NUMPY = {
-    "FLOAT": np.float32,
-    "FLOAT16": np.float16,
-    "DOUBLE": np.float64,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "BOOL": np.bool_,
-}
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
 # How many nodes around a place are looked at for the name of its layer.
@@ -45,73 +43,6 @@ _NEAR = 300
 
 # Nodes that keep their inputs alive though their output is unused.
 _SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
-
-
-def _dtype(data_type: int) -> str:
-    name = TensorProto.DataType.Name(data_type)
-    return str(_DTYPES.get(name, name.lower()))
-
-
-def _decode(attribute: AttributeProto) -> Any:
-    """A constant or an attribute as a Python object; None for what is no data."""
-    kind = AttributeProto.AttributeType.Name(attribute.type)
-    if kind in ("TUPLE", "LIST"):
-        return tuple(_decode(value) for value in attribute.values)
-    if kind == "TENSORS" and len(attribute.tensors) == 1:
-        tensor = attribute.tensors[0]
-        dtype = _NUMPY.get(TensorProto.DataType.Name(tensor.data_type))
-        if dtype is None or len(tensor.raw_data) != prod(tensor.dims) * np.dtype(dtype).itemsize:
-            return None
-        return np.frombuffer(tensor.raw_data, dtype).reshape(tuple(tensor.dims))
-    if kind in ("FLOAT", "DOUBLE"):  # inside a tuple, a number stands in a list of one
-        return next(iter([*attribute.floats, *attribute.doubles]), attribute.f if kind == "FLOAT" else attribute.d)
-    if kind == "BOOL" or kind.startswith(("INT", "UINT")):
-        value = attribute.ints[0] if attribute.ints else attribute.i
-        return bool(value) if kind == "BOOL" else int(value)
-    return attribute.s.decode(errors="replace") if kind == "STRING" else None
-
-
-def _constant(proto: NodeProto) -> Node:
-    """A Constant of the file as a node."""
-    value = _decode(proto.attribute[0]) if proto.attribute else None
-    made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
-    if isinstance(value, np.ndarray):
-        made.shape, made.dtype = value.shape, str(value.dtype)
-    return made
-
-
-def _table(parameter: TensorProto) -> Any:
-    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
-    dims = tuple(parameter.dims)
-    if (
-        not 2 <= len(dims) <= 4
-        or dims[-1] > 512
-        or parameter.data_type != TensorProto.FLOAT
-        or parameter.ByteSize() > 2**24
-    ):
-        return None
-    values = np.frombuffer(parameter.raw_data, np.float32)
-    return values.reshape(dims) if values.size == prod(dims) else None
-
-
-def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
-    """Shape and dtype of a node with one output, as MindSpore has inferred them."""
-    for attribute in proto.attribute:
-        if attribute.name == "shape" and len(attribute.tensors) == 1:
-            dims = tuple(attribute.tensors[0].dims)
-            return (None if -2 in dims else dims), _dtype(attribute.tensors[0].data_type)
-    return None, ""
-
-
-def _attributes(primitive: PrimitiveProto) -> dict[str, Any]:
-    """The attributes of a primitive. An operator of this package has its name and its own; others have no such name."""
-    if primitive.op_type != "Custom":
-        return {attribute.name: _decode(attribute) for attribute in primitive.attribute}
-    try:
-        signature, attributes = read_fused(primitive)
-    except ValueError:
-        return {}
-    return {"reg_op_name": signature.entry, **attributes}
 
 
 def _layer(parameter: Node) -> str:
@@ -138,7 +69,7 @@ def outputs_of(graph: MindIRGraph) -> set[int]:
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
     file = _File(model)
-    outside = {n.output[0]: _constant(n) for proto in graphs(model) for n in proto.node if n.op_type == "Constant"}
+    outside = {n.output[0]: constant(n) for proto in graphs(model) for n in proto.node if n.op_type == "Constant"}
     made = []
     for proto in graphs(model):
         made.append(MindIRGraph(proto, file, outside))
@@ -148,35 +79,16 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     return made
 
 
-def _uses(node: NodeProto) -> list[str]:
-    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
-    return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
-
-
-def _used_by_several(protos: Iterable[GraphProto]) -> set[str]:
-    """Values that another graph than their own uses: of those there is one user more than their graph shows."""
-    outside = set()
-    for proto in protos:
-        own = _own(proto)
-        outside |= {name for node in proto.node for name in _uses(node) if name not in own}
-    return outside
-
-
-def _own(proto: GraphProto) -> set[str]:
-    """The values of a graph."""
-    return {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
-
-
 class _File:
     """What the graphs of a MindIR have in common."""
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.primitives = {p.name: p for p in model.primitives}
-        self.attributes = {p.name: _attributes(p) for p in model.primitives}
-        self.shared = _used_by_several(graphs(model))
+        self.attributes = {p.name: attributes_of(p) for p in model.primitives}
+        self.shared = used_by_several(graphs(model))
         self.writes = Writes(model)
-        self.names = {name for proto in graphs(model) for name in _own(proto)}
+        self.names = {name for proto in graphs(model) for name in values_of(proto)}
 
 
 class MindIRGraph:
@@ -187,46 +99,9 @@ class MindIRGraph:
         self._fused: dict[tuple[Any, ...], str] = {}
         self._flags: dict[bool, NodeProto] = {}
         self._masks: dict[tuple[str, Mask], str] = {}
-        nodes: dict[str, Node] = {}
-        self.nodes = nodes
-
-        def known(name: str) -> Node:
-            return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
-
-        for value in proto.input:
-            tensor = value.tensor[0] if len(value.tensor) == 1 else None
-            shape = tuple(tensor.dims) if tensor is not None else None
-            shape = None if shape is None or -2 in shape else shape
-            nodes[value.name] = Node(INPUT, (), value.name, shape, _dtype(tensor.data_type) if tensor else "")
-        for parameter in proto.parameter:
-            name = parameter.ref_key or parameter.name.rpartition(":")[2]
-            nodes[parameter.name] = Node(
-                PARAMETER,
-                (),
-                name,
-                tuple(parameter.dims),
-                _dtype(parameter.data_type),
-                value=_table(parameter),
-                origin=parameter.name,
-            )
-        order = []
-        for node in proto.node:
-            name = node.output[0]
-            if node.op_type == "Constant":
-                made = outside[name]
-            else:
-                reference = node.op_type.removeprefix("REF::")
-                primitive = file.primitives.get(reference)
-                shape, dtype = _described(node)
-                kind = primitive.op_type if primitive else node.op_type
-                called = [reference] if reference in nodes else []
-                inputs = tuple(known(i) for i in [*node.input, *called])
-                attributes = file.attributes.get(reference, {})
-                made = Node(kind, inputs, name, shape, dtype, attributes=attributes, origin=node)
-            nodes[name] = made
-            order.append(made)
-        outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in file.shared if name in nodes]
-        self.graph = Graph(order, outputs)
+        self.nodes, order = read_nodes(proto, file.primitives, file.attributes, outside)
+        shared = [self.nodes[name] for name in file.shared if name in self.nodes]
+        self.graph = Graph(order, [self.nodes[o.name] for o in proto.output] + shared)
 
     @property
     def name(self) -> str:
@@ -583,7 +458,7 @@ class MindIRGraph:
             stack = [start] if start in needed else []
             while stack:
                 name = stack[-1]
-                missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
+                missing = [i for i in uses(protos[name]) if i in protos and i not in done] if name not in done else []
                 if missing and name in begun:
                     raise ValueError(f"optimize_mindir: in the graph {self.proto.name} {name} needs itself")
                 if missing:
@@ -602,5 +477,5 @@ def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str
         name = stack.pop()
         if name not in seen:
             seen.add(name)
-            stack.extend(i for i in _uses(protos[name]) if i in protos)
+            stack.extend(i for i in uses(protos[name]) if i in protos)
     return seen

@@ -118,7 +118,7 @@ class Recorder(DispatchMode):  # type: ignore[misc]
             if value.size == 1 and number is None:
                 number = value.asnumpy()
             described = spec_of(value)
-            attributes = {"repeats": described.repeats, "turns": described.turns, "filled": _filled(value)}
+            attributes = {"repeats": described.repeats, "rotates": described.rotates, "filled": _filled(value)}
             return Node(CONSTANT, (), "", described.shape, described.dtype, attributes=attributes, value=number)
         if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
             made = Node("MakeTuple", tuple(map(self.node, value)), origin=self._call)

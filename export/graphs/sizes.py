@@ -23,7 +23,7 @@ class Unknown:
     """A size that is unknown until the graph runs."""
 
     def __init__(self, *, signed: bool = False) -> None:
-        self.same: Size | None = None  # what it has turned out to be
+        self.same: Size | None = None  # what it has flags out to be
         self.signed = signed  # a number that may turn out to be negative, and so no dim
         self.factors: tuple[Size, ...] = ()  # what it is the product of
 
@@ -156,12 +156,12 @@ class Sizes:
         return tuple(shape)
 
     def _of_product(self, node: Node) -> _Guess:
-        turned = transposed(node)
+        flags = transposed(node)
         shapes = [self.shape(i) for i in node.inputs[:2]]
-        if turned is None or any(shape is None or len(shape) < 2 for shape in shapes):
+        if flags is None or any(shape is None or len(shape) < 2 for shape in shapes):
             return None
         one, other = (
-            (*s[:-2], s[-1], s[-2]) if turn else s for s, turn in zip(shapes, turned, strict=True) if s is not None
+            (*s[:-2], s[-1], s[-2]) if swapped else s for s, swapped in zip(shapes, flags, strict=True) if s is not None
         )
         self._join(one[-1], other[-2])
         batch = one[:-2] if self.same(one[:-2], other[:-2]) else (None,) * (len(node.shape or ()) - 2)
@@ -401,5 +401,5 @@ def _is_dim(part: Any) -> bool:
 
 
 def _plain(part: Any) -> Size | None:
-    """A size as what it has turned out to be; None for what is none."""
+    """A size as what it has flags out to be; None for what is none."""
     return _found(part) if isinstance(part, Size) and not isinstance(part, bool) else None

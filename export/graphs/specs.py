@@ -10,7 +10,7 @@ import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, tensor
 from ms_ascend_ops.export.matching.rotary import repeats
-from ms_ascend_ops.export.matching.turning import turning, turns_pairs
+from ms_ascend_ops.export.matching.rotations import rotated_pairs, rotation_matrix
 
 __all__ = ["OWNER", "Spec", "drawn", "spec_of"]
 
@@ -22,13 +22,13 @@ class Spec:
     shape: tuple[int, ...]
     dtype: str
     repeats: str = ""  # for a table of a rotary embedding: what `patterns.repeats` says of it
-    turns: str = ""  # for a matrix: what `expressions.turns_pairs` says of it
+    rotates: str = ""  # for a matrix: what `rotations.rotated_pairs` says of it
 
     def draw(self, seed: int) -> Tensor:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
-        if self.turns:
-            matrix = turning(self.turns, self.shape[-1])
+        if self.rotates:
+            matrix = rotation_matrix(self.rotates, self.shape[-1])
             return tensor(np.broadcast_to(matrix, self.shape), self.dtype)
         if self.dtype in ("float32", "float16", "bfloat16"):
             values = random.standard_normal(self.shape)
@@ -62,7 +62,7 @@ def spec_of(value: Any) -> Any:
             tuple(value.shape),
             dtype,
             repeats(first) and repeats(values),
-            turns_pairs(first) and turns_pairs(values),
+            rotated_pairs(first) and rotated_pairs(values),
         )
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)

@@ -212,7 +212,7 @@ def _enter(recorder: Recorder, name: str, value: Any) -> None:
     """Let the recorder know the tensors of an input, which may be a tuple of some."""
     if isinstance(value, Tensor):
         described = spec_of(value)
-        attributes = {"repeats": described.repeats, "turns": described.turns}
+        attributes = {"repeats": described.repeats, "rotates": described.rotates}
         recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
     elif isinstance(value, (tuple, list)):
         for index, item in enumerate(value):

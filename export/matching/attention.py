@@ -74,53 +74,53 @@ class _Place:
 
     # ---- operands
 
-    def operands(self, expr: Expr, *, turned: bool, scaled: bool, axes: int = 4) -> Iterator[_Operand]:
+    def operands(self, expr: Expr, *, transposed: bool, scaled: bool, axes: int = 4) -> Iterator[_Operand]:
         """Every point to which an operand of a product can be followed back, the one that is furthest back first.
 
-        `turned`: its last two axes are to be swapped. `scaled`: factors are part of it. `axes`: how many it has there.
+        `transposed`: its last two axes are to be swapped. `scaled`: factors are part of it. `axes`: its rank there.
         """
         points: list[_Operand] = []
         at = _Operand(expr)
         while True:
-            if not turned and len(self.shape(at.heads)) == axes and not (axes == 3 and at.flat):
+            if not transposed and len(self.shape(at.heads)) == axes and not (axes == 3 and at.flat):
                 points.append(at)
-            step = self._step(at, turned, scaled)
+            step = self._step(at, transposed, scaled)
             if step is None:
                 break
-            at, turned = step
+            at, transposed = step
         yield from reversed(points)
 
     def _step(  # noqa: PLR0911, PLR0912
-        self, at: _Operand, turned: bool, scaled: bool
+        self, at: _Operand, transposed: bool, scaled: bool
     ) -> tuple[_Operand, bool] | None:
         expr = at.heads
         inner = expr.inputs[0] if expr.inputs else None
         if inner is None:
             return None
         if expr.op == "cast" and expr.dtype == "float32" and inner.dtype in HALF:
-            return replace(at, heads=inner), turned
+            return replace(at, heads=inner), transposed
         if expr.op == "mul" and scaled and (factored := factor(expr)) is not None:
-            return replace(at, heads=factored[0], scale=at.scale * factored[1]), turned
+            return replace(at, heads=factored[0], scale=at.scale * factored[1]), transposed
         if expr.op == "transpose" and not at.behind:
             order = expr.attributes["order"]
-            if turned and order in ((0, 1, 3, 2), (0, 2, 1)):
+            if transposed and order in ((0, 1, 3, 2), (0, 2, 1)):
                 return replace(at, heads=inner), False
-            if turned and order == (0, 2, 3, 1):
+            if transposed and order == (0, 2, 3, 1):
                 return replace(at, heads=inner, behind=True), False
-            if not turned and order == _HEADS_BEHIND:
+            if not transposed and order == _HEADS_BEHIND:
                 return replace(at, heads=inner, behind=True), False
         if at.behind:
             return None
-        if (shared := self._repeated(expr)) is not None and not turned and at.times == 1:
+        if (shared := self._repeated(expr)) is not None and not transposed and at.times == 1:
             return replace(at, heads=shared[0], times=shared[1]), False
         if expr.op == "reshape" and not at.flat and not at.grouped:
             before, after = self.shape(inner), self.shape(expr)
             if len(before) != 4:
                 return None
             if len(after) == 3 and all(self.same(*pair) for pair in zip(before[2:], after[1:], strict=True)):
-                return replace(at, heads=inner, flat=True), turned
-            if not turned and len(after) == 4 and self._groups(before, after):
-                return replace(at, heads=inner, grouped=True), turned
+                return replace(at, heads=inner, flat=True), transposed
+            if not transposed and len(after) == 4 and self._groups(before, after):
+                return replace(at, heads=inner, grouped=True), transposed
         return None
 
     def _groups(self, before: _Shape, after: _Shape) -> bool:
@@ -202,9 +202,10 @@ def _attention(place: _Place, scores: Scores, *, behind: bool, shared: bool, axe
     if first.attributes["transpose_a"] or second.attributes["transpose_a"] or second.attributes["transpose_b"]:
         return None
     chosen: Fused | Skip | None = None
-    for query in place.operands(first.inputs[0], turned=False, scaled=True, axes=axes):
-        for key in place.operands(first.inputs[1], turned=not first.attributes["transpose_b"], scaled=True, axes=axes):
-            for value in place.operands(second.inputs[1], turned=False, scaled=False, axes=axes):
+    swapped = not first.attributes["transpose_b"]
+    for query in place.operands(first.inputs[0], transposed=False, scaled=True, axes=axes):
+        for key in place.operands(first.inputs[1], transposed=swapped, scaled=True, axes=axes):
+            for value in place.operands(second.inputs[1], transposed=False, scaled=False, axes=axes):
                 repeats = key.times > 1 or value.times > 1
                 if {query.behind, key.behind, value.behind} == {behind} and (shared or not repeats):
                     outcome = (_with_operands if axes == 4 else _with_joined)(place, scores, query, key, value)

@@ -1,4 +1,4 @@
-"""One value of a graph in the common spelling (expressions.py), and numbers among them."""
+"""One value of a graph in the common form (expressions.py), and numbers among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Expr", "is_call", "known_number", "number", "same"]
 
 @dataclass(eq=False)
 class Expr:
-    """One value in the common spelling. Without a node it stands for a value that the graph does not compute."""
+    """One value in the common form. Without a node it stands for a value that the graph does not compute."""
 
     op: str
     inputs: tuple[Expr, ...] = ()

@@ -1,11 +1,11 @@
-"""MindSpore's primitives in a common spelling: what a pattern sees of a graph.
+"""MindSpore's primitives in a common form: what a pattern sees of a graph.
 
 `x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and
 `a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. An activation commutes with a reshape and a
 transpose: it is always behind them here, applied to a value that the graph does not have (`Expr.via`).
 
 A row of `_PRIMITIVES` says what a primitive computes; a name that has no row stays an expression that no pattern knows.
-Spellings are put together here, in parts.py, arithmetic.py, convolution.py and turning.py, and nowhere else.
+Equivalent forms are put together here, in parts.py, arithmetic.py, convolution.py and rotations.py, and nowhere else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ms_ascend_ops.export.matching.arithmetic import simplified
 from ms_ascend_ops.export.matching.convolution import of_mint, of_primitive
 from ms_ascend_ops.export.matching.expr import Expr, known_number, number
 from ms_ascend_ops.export.matching.parts import PARTS, with_kept_axis
-from ms_ascend_ops.export.matching.turning import turned_by
+from ms_ascend_ops.export.matching.rotations import rotated_by
 
 __all__ = ["Expressions"]
 
@@ -273,12 +273,12 @@ def _regrouped(known: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """A product of matrices, of batches of them or not; one with a matrix that turns pairs is that rotation."""
+    """A product of matrices, of batches of them or not; one with a matrix that rotates pairs is that rotation."""
     flags = transposed(node)
     if flags is None:
         return None
-    if not flags[0] and (turned := turned_by(inputs[0], inputs[1], flags[1], node)) is not None:
-        return turned
+    if not flags[0] and (rotated := rotated_by(inputs[0], inputs[1], flags[1], node)) is not None:
+        return rotated
     return Expr("matmul", tuple(inputs[:2]), dict(zip(("transpose_a", "transpose_b"), flags, strict=True)), node)
 
 
@@ -302,8 +302,8 @@ def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     """Dense(x, weight, bias): the weight is transposed."""
     x, weight, *bias = inputs[:3]
     given = [b for b in bias if b.op != "constant" or b.attributes["value"] is not None]
-    if not given and (turned := turned_by(x, weight, True, node)) is not None:
-        return turned
+    if not given and (rotated := rotated_by(x, weight, True, node)) is not None:
+        return rotated
     return Expr("linear", (x, weight, *given), node=node)
 
 

@@ -17,7 +17,7 @@ from ms_ascend_ops.export.matching.match import matches, roots
 from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["Found", "Place", "check_level", "find"]
 

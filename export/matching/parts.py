@@ -1,4 +1,4 @@
-"""What takes tensors apart and puts them together, in the common spelling: halves, elements, stacks, tuples."""
+"""What takes tensors apart and puts them together, in the common form: halves, elements, stacks, tuples."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _chosen(x: Expr, axis: int, index: Any, node: Node) -> Expr | None:
 
 
 def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Expr | None:
-    """A slice of one axis, in the common spelling if it is a half or every other element."""
+    """A slice of one axis, in the common form if it is a half or every other element."""
     size = x.shape[axis] if x.shape else -1
     if size <= 0 or not all(isinstance(v, int) for v in (start, stop, step)):
         return None

@@ -28,7 +28,7 @@ def _neighbours(index: int, which: str) -> Pattern:
 _ROTATED_PAIRS = Op(
     "reshape", Op("stack", Op("neg", _neighbours(1, "odd")), _neighbours(0, "even"), axis=-1), name="interleave_mode"
 )
-_BY_MATRIX = Op("turned_pairs", X, name="turned")
+_BY_MATRIX = Op("rotated_pairs", X, name="rotated")
 ROTARY = OneOf(
     Op("add", Op("mul", X, COS), Op("mul", OneOf(_ROTATED_HALVES, _ROTATED_PAIRS, _BY_MATRIX), SIN)),
     # the same by neighbours
@@ -130,7 +130,7 @@ def build_rotary(m: Match) -> Fused | Skip | None:
         return Skip("the operator takes queries and keys of three or four dims") if x.shape else None
     if cos.shape is None or cos.shape != sin.shape:
         return None
-    mode = "half" if "half_mode" in m else m["turned"].attributes["mode"] if "turned" in m else "interleave"
+    mode = "half" if "half_mode" in m else m["rotated"].attributes["mode"] if "rotated" in m else "interleave"
     layout, tables = _layout(x.shape, cos, sin)
     if not layout:
         return Skip("cos and sin lie in another way than the operator takes")

@@ -49,7 +49,7 @@ class _Heads:
 
 
 @dataclass(frozen=True, eq=False)
-class _Turned:
+class _Rotated:
     """Queries, keys and values, the places of the rotary embeddings of the first two, and one operator for all."""
 
     group: list[_Heads]
@@ -87,16 +87,16 @@ def pack_heads(graph: MindIRGraph, found: Iterable[Found] = ()) -> tuple[list[En
         group = [heads for heads in group if _alike(group[0], heads)]  # noqa: PLW2901
         if len(group) < 2:
             continue
-        if turned := _turned(group, embeddings, users):
-            group = turned.group  # noqa: PLW2901
-            done.update(map(id, turned.places))
+        if rotated := _rotated(group, embeddings, users):
+            group = rotated.group  # noqa: PLW2901
+            done.update(map(id, rotated.places))
         elif has_fault("SplitWithSize on a CPU"):
             continue
-        made += _joined(graph, group, number, turned)
+        made += _joined(graph, group, number, rotated)
         layers = [heads.layer.weight.name.rpartition(":")[2].rpartition(".")[0] for heads in group]
         place = layers[0].rpartition(".")[0]
         text = f"{', '.join(layer.rpartition('.')[2] for layer in layers)} by one product, with one weight in the file"
-        text += f"; heads and rotary embedding by {_QKV_ROTARY}" if turned else ""
+        text += f"; heads and rotary embedding by {_QKV_ROTARY}" if rotated else ""
         entries.append(Entry(place, "linear layers", "mindir", True, text))
     graph.put(made)
     return entries, done
@@ -141,16 +141,16 @@ def _alike(a: _Heads, b: _Heads) -> bool:
     return weights and whole and plain and rows and same
 
 
-def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counter[int]) -> _Turned | None:
+def _rotated(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counter[int]) -> _Rotated | None:
     """The members as queries, keys and values, if one operator can do what is done with their heads."""
-    turned = [heads for heads in group if id(heads.transpose) in embeddings]
+    rotated = [heads for heads in group if id(heads.transpose) in embeddings]
     plain = [heads for heads in group if id(heads.transpose) not in embeddings]
-    if len(turned) != 2 or len(plain) != 1:
+    if len(rotated) != 2 or len(plain) != 1:
         return None
-    group, reshape = [*turned, *plain], turned[0].reshape
-    places = [embeddings[id(heads.transpose)] for heads in turned]
+    group, reshape = [*rotated, *plain], rotated[0].reshape
+    places = [embeddings[id(heads.transpose)] for heads in rotated]
     tables = _tables(*places)
-    alone = all(_only_in(item, heads.transpose, users) for heads, item in zip(turned, places, strict=True))
+    alone = all(_only_in(item, heads.transpose, users) for heads, item in zip(rotated, places, strict=True))
     if not tables or not alone or reshape.shape is None or _depends(tables, [heads.layer.product for heads in group]):
         return None
     attributes = {
@@ -164,7 +164,7 @@ def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counte
         described = MindIRGraph.described(_QKV_ROTARY, attributes, shapes, dtypes)
     except (TypeError, ValueError):
         return None
-    return _Turned(group, places, attributes, tables, described)
+    return _Rotated(group, places, attributes, tables, described)
 
 
 def _only_in(item: Found, node: Node, users: Counter[int]) -> bool:
@@ -211,10 +211,10 @@ def _depends(nodes: Iterable[Node], others: Iterable[Node]) -> bool:
     return False
 
 
-def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, turned: _Turned | None) -> list[NodeProto]:
+def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, rotated: _Rotated | None) -> list[NodeProto]:
     """Product, reshape, transpose and split, and the parts under the names of the transposes that were there.
 
-    With `turned`, its operator stands for the last two, and for the rotary embeddings.
+    With `rotated`, its operator stands for the last two, and for the rotary embeddings.
     """
     first = group[0]
     total = sum(heads.count for heads in group)
@@ -224,10 +224,10 @@ def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, turned: _T
     made, target = _new_target(graph, first.reshape, total, prefix)
     reshape = _copy(first.reshape, graph.unused(f"{prefix}_reshape"), 2, total)
     reshape.input[1] = target
-    if turned:
-        inputs = [reshape.output[0], *map(name_of, turned.tables)]
-        like, described = first.transpose.origin, turned.described
-        nodes = graph.operator(_QKV_ROTARY, turned.attributes, inputs, described, turned.outputs, like, number)
+    if rotated:
+        inputs = [reshape.output[0], *map(name_of, rotated.tables)]
+        like, described = first.transpose.origin, rotated.described
+        nodes = graph.operator(_QKV_ROTARY, rotated.attributes, inputs, described, rotated.outputs, like, number)
         return [*made, reshape, *nodes]
     transpose = _copy(first.transpose, graph.unused(f"{prefix}_transpose"), 1, total)
     transpose.input[0] = reshape.output[0]

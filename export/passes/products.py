@@ -42,17 +42,17 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
     operands = {id(i) for node in graph.graph.nodes if node.kind in PRODUCTS for i in node.inputs[:2]}
     made: list[NodeProto] = []
     for node in graph.graph.nodes:
-        turned = node.inputs[0] if _is_scaled(node) else None
-        if turned is None or id(node) not in operands or users[id(turned)] != 1 or not swaps_last(turned):
+        swapped = node.inputs[0] if _is_scaled(node) else None
+        if swapped is None or id(node) not in operands or users[id(swapped)] != 1 or not swaps_last(swapped):
             continue
-        if node.dtype not in FLOATS or turned.dtype != node.dtype or len(node.shape or ()) < 2 or node.shape is None:
+        if node.dtype not in FLOATS or swapped.dtype != node.dtype or len(node.shape or ()) < 2 or node.shape is None:
             continue
-        if graph.may_be_written(turned.inputs[0]):
+        if graph.may_be_written(swapped.inputs[0]):
             continue
         scaled, transpose = NodeProto(), NodeProto()
         scaled.CopyFrom(node.origin)
-        transpose.CopyFrom(turned.origin)
-        scaled.input[0] = name_of(turned.inputs[0])
+        transpose.CopyFrom(swapped.origin)
+        scaled.input[0] = name_of(swapped.inputs[0])
         scaled.name = scaled.output[0] = transpose.input[0] = graph.unused(f"{name_of(node)}_first")
         set_dim(scaled, -1, node.shape[-2])
         set_dim(scaled, -2, node.shape[-1])

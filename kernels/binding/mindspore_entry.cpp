@@ -32,7 +32,7 @@ private:
     Node node_;
 };
 
-// As AttributeSpec.node_name of ms_ascend_ops/registry.py.
+// As AttributeSpec.node_name of ms_ascend_ops/definitions/signature.py.
 const std::string& NodeName(const std::string& name)
 {
     static const std::string dataFormat = "data_format_";
@@ -82,7 +82,7 @@ std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
     return values;
 }
 
-// As Signature.presence of ms_ascend_ops/registry.py.
+// As Signature.presence of ms_ascend_ops/definitions/signature.py.
 std::vector<bool> ReadPresence(const Op& op, AotExtra* extra)
 {
     std::vector<bool> given;

@@ -187,6 +187,7 @@ void BindKernelLibrary(py::module_& module);
 void BindSignature(py::module_& module);
 void BindTensorFunction(py::module_& module);
 void BindTorchCall(py::module_& module);
+void BindTorchNpuCall(py::module_& module);
 
 }  // namespace ms_ascend_ops::binding
 

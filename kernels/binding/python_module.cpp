@@ -136,4 +136,5 @@ PYBIND11_MODULE(_C, module)
     BindSignature(module);
     BindTensorFunction(module);
     BindTorchCall(module);
+    BindTorchNpuCall(module);
 }

@@ -91,9 +91,10 @@ void BindSignature(py::module_& module)
         }
     });
     module.attr("MAX_RANK") = py::int_(MAX_RANK);
-    py::class_<Signature>(module, "Signature",
-                          "The rules of a definition: see ms_ascend_ops/inference.py. -1: unknown dim; (-2,): unknown "
-                          "rank; None: absent.")
+    py::class_<Signature>(
+        module, "Signature",
+        "The rules of a definition: see ms_ascend_ops/definitions/inference.py. -1: unknown dim; (-2,): unknown "
+        "rank; None: absent.")
         .def(py::init(&ReadSignature), py::arg("signature"))
         .def(
             "infer_shapes",

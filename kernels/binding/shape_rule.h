@@ -1,6 +1,6 @@
 /*!
- * The interpreter of the shape rules of the operator definitions ("*b 2*d@axis"). ms_ascend_ops/shapes.py describes
- * and parses them; they arrive here as tokens.
+ * The interpreter of the shape rules of the operator definitions ("*b 2*d@axis"). They are described and parsed by
+ * ms_ascend_ops/definitions/shapes.py, and arrive here as tokens.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
 #define MS_ASCEND_OPS_BINDING_SHAPE_RULE_H

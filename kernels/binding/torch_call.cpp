@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding/attribute_variants.h"
 #include "binding/python_call.h"
 #include "binding/torch_abi.h"
 #include "interface/launch_config.h"
@@ -25,7 +26,6 @@ namespace {
 
 // Combinations of shapes, dtypes and attributes that are remembered for one operator.
 constexpr size_t MOST_REMEMBERED = 4096;
-constexpr size_t MOST_VARIANTS = 256;  // of attributes
 
 // Where a kernel touches no more than this, others wait less for the interpreter's lock than it takes to hand it over.
 constexpr int64_t SMALL_BYTES = 16 * 1024;
@@ -44,6 +44,7 @@ struct Torch {
     std::unique_ptr<torch_abi::Functions> abi;                     // null: this release has not all of it
     std::vector<std::pair<int32_t, const char*>> dtypes{};         // numbers in that ABI
     py::str isZero = "_is_zerotensor";
+    py::str isCpu = "is_cpu";
 
     Torch(py::tuple types, std::vector<std::pair<py::object, py::object>> idle, py::object casts,
           std::vector<std::pair<py::object, py::object>> plain,
@@ -126,12 +127,13 @@ private:
 class DirectCall {
 public:
     DirectCall(std::shared_ptr<Torch> torch, std::string op, size_t count, bool isLowered, py::object run,
-               py::object attributes)
+               py::object runOnDevice, py::object attributes)
         : torch_(std::move(torch)),
           op_(std::move(op)),
           count_(count),
           isLowered_(isLowered),
           run_(std::move(run)),
+          runOnDevice_(std::move(runOnDevice)),
           attributes_(std::move(attributes))
     {}
 
@@ -143,10 +145,10 @@ public:
         if (!IsIdle() || (isLowered_ && Casts()) || !ArePlain(arguments, tensors)) {
             return Refuse();
         }
-        if (torch_->abi == nullptr) {
-            return Run(arguments, count);
+        if (torch_->abi != nullptr) {
+            return CallByHandles(arguments, tensors, count);
         }
-        return CallByHandles(arguments, tensors, count);
+        return AreOnCpu(arguments, tensors) ? Run(run_, arguments, count) : Run(runOnDevice_, arguments, count);
     }
 
 private:
@@ -226,29 +228,48 @@ private:
             if (isRecording && Own(requiresGradient.get(tensor, requiresGradient.closure)).ptr() != Py_False) {
                 return false;
             }
-            if (torch_->abi != nullptr) {
-                continue;  // asked by handle
-            }
-            if (Own(PyObject_CallMethodNoArgs(tensor, torch_->isZero.ptr())).ptr() != Py_False) {
+            if (torch_->abi == nullptr && !IsMemory(tensor)) {  // otherwise asked by handle
                 return false;
-            }
-            for (const auto& [name, expected] : torch_->plain) {
-                if (Own(PyObject_GetAttr(tensor, name.ptr())).ptr() != expected.ptr()) {
-                    return false;
-                }
             }
         }
         return true;
     }
 
+    bool IsMemory(PyObject* tensor) const
+    {
+        if (Own(PyObject_CallMethodNoArgs(tensor, torch_->isZero.ptr())).ptr() != Py_False) {
+            return false;
+        }
+        for (const auto& [name, expected] : torch_->plain) {
+            if (Own(PyObject_GetAttr(tensor, name.ptr())).ptr() != expected.ptr()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    bool AreOnCpu(PyObject* const* tensors, size_t count) const
+    {
+        return std::all_of(tensors, tensors + count, [this](PyObject* tensor) {
+            return tensor == Py_None || Own(PyObject_GetAttr(tensor, torch_->isCpu.ptr())).ptr() == Py_True;
+        });
+    }
+
+    py::object CallOnDevice(PyObject* const* arguments, size_t tensors, size_t count) const
+    {
+        const bool areMemory = std::all_of(arguments, arguments + tensors,
+                                           [this](PyObject* tensor) { return tensor == Py_None || IsMemory(tensor); });
+        return areMemory ? Run(runOnDevice_, arguments, count) : Refuse();
+    }
+
     // Other operators than those that go to the dtype of autocast have nothing to cast where a combination of dtypes is
     // known to be allowed.
-    py::object Run(PyObject* const* arguments, size_t count) const
+    py::object Run(const py::object& run, PyObject* const* arguments, size_t count) const
     {
         if (!isLowered_ && Casts()) {
             return Refuse();
         }
-        return Own(PyObject_Vectorcall(run_.ptr(), arguments, count, nullptr));
+        return Own(PyObject_Vectorcall(run.ptr(), arguments, count, nullptr));
     }
 
     py::object CallByHandles(PyObject* const* arguments, size_t tensors, size_t count)
@@ -271,8 +292,13 @@ private:
             int32_t layout = 0;
             bool isContiguous = false;
             if (abi.torch_tensor_from_pyobject(arguments[i], tensor.Address()) != 0 ||
-                abi.aoti_torch_get_device_type(tensor.Get(), &device) != 0 || device != torch_->cpu ||
-                abi.aoti_torch_get_layout(tensor.Get(), &layout) != 0 || layout != torch_->strided ||
+                abi.aoti_torch_get_device_type(tensor.Get(), &device) != 0) {
+                return Refuse();
+            }
+            if (device != torch_->cpu) {
+                return CallOnDevice(arguments, tensors, count);
+            }
+            if (abi.aoti_torch_get_layout(tensor.Get(), &layout) != 0 || layout != torch_->strided ||
                 abi.aoti_torch_get_dtype(tensor.Get(), &dtype) != 0 || NameOf(dtype) == nullptr ||
                 abi.aoti_torch_get_dim(tensor.Get(), &rank) != 0 ||
                 abi.aoti_torch_get_sizes(tensor.Get(), &sizes) != 0 ||
@@ -285,14 +311,14 @@ private:
             key.push_back(rank << 32 | dtype);
             key.insert(key.end(), sizes, sizes + rank);
         }
-        const size_t variant = FindVariant(arguments + tensors, count - tensors);
-        if (!areContiguous || variant == MOST_VARIANTS) {
-            return Run(arguments, count);
+        const size_t variant = variants_.Find(arguments + tensors, count - tensors);
+        if (!areContiguous || variant == AttributeVariants::MOST) {
+            return Run(run_, arguments, count);
         }
         key.push_back(static_cast<int64_t>(variant));
         std::shared_ptr<Remembered> remembered = Find(key);
         if (remembered == nullptr) {
-            py::object result = Run(arguments, count);  // which checks everything
+            py::object result = Run(run_, arguments, count);  // which checks everything
             if (result.ptr() != Py_NotImplemented) {
                 Remember(std::move(key), arguments, tensors, variant);
             }
@@ -381,50 +407,6 @@ private:
         return -1;
     }
 
-    // The number of these attributes: those of one number have equal values of the same types.
-    size_t FindVariant(PyObject* const* values, size_t count)
-    {
-        for (size_t i = 0; i < variants_.size(); ++i) {
-            if (Matches(variants_[i], values, count)) {
-                return i;
-            }
-        }
-        if (variants_.size() == MOST_VARIANTS) {
-            return MOST_VARIANTS;
-        }
-        py::tuple variant(count);
-        for (size_t i = 0; i < count; ++i) {
-            variant[i] = py::reinterpret_borrow<py::object>(values[i]);
-        }
-        variants_.push_back(std::move(variant));
-        return variants_.size() - 1;
-    }
-
-    static bool Matches(const py::tuple& variant, PyObject* const* values, size_t count)
-    {
-        if (variant.size() != count) {
-            return false;
-        }
-        for (size_t i = 0; i < count; ++i) {
-            PyObject* const known = PyTuple_GET_ITEM(variant.ptr(), static_cast<Py_ssize_t>(i));
-            if (known == values[i]) {
-                continue;
-            }
-            const bool isValue = PyLong_CheckExact(known) || PyFloat_CheckExact(known) || PyUnicode_CheckExact(known);
-            if (!isValue || Py_TYPE(known) != Py_TYPE(values[i])) {
-                return false;
-            }
-            const int same = PyObject_RichCompareBool(known, values[i], Py_EQ);
-            if (same < 0) {
-                throw py::error_already_set();
-            }
-            if (same == 0) {
-                return false;
-            }
-        }
-        return true;
-    }
-
     std::shared_ptr<Remembered> Find(const std::vector<int64_t>& key)
     {
         if (last_ != nullptr && key == lastKey_) {
@@ -490,11 +472,12 @@ private:
 
     std::shared_ptr<Torch> torch_;
     std::string op_;
-    size_t count_;           // of all inputs
-    bool isLowered_;         // to the dtype of autocast
-    py::object run_;         // the same for any tensor, with every check
+    size_t count_;    // of all inputs
+    bool isLowered_;  // to the dtype of autocast
+    py::object run_;  // the same for any tensor, with every check
+    py::object runOnDevice_;
     py::object attributes_;  // by name, of a tuple of values
-    std::vector<py::tuple> variants_;
+    AttributeVariants variants_;
     std::unordered_map<std::vector<int64_t>, std::shared_ptr<Remembered>, Hash> remembered_;
     std::shared_ptr<Remembered> last_;
     std::vector<int64_t> lastKey_;
@@ -502,10 +485,10 @@ private:
 };
 
 py::object MakeDirectCall(std::shared_ptr<Torch> torch, std::string op, size_t count, bool isLowered, py::object run,
-                          py::object attributes)
+                          py::object runOnDevice, py::object attributes)
 {
     auto call = std::make_unique<DirectCall>(std::move(torch), std::move(op), count, isLowered, std::move(run),
-                                             std::move(attributes));
+                                             std::move(runOnDevice), std::move(attributes));
     return FunctionOf(std::move(call), "direct_call", "Run the kernel, or return NotImplemented.");
 }
 
@@ -527,11 +510,12 @@ void BindTorchCall(py::module_& module)
              py::arg("is_recording"), py::arg("is_negative"), py::arg("requires_gradient"), py::arg("library"))
         .def_property_readonly("has_abi", [](const Torch& torch) { return torch.abi != nullptr; });
     module.def("direct_call", &MakeDirectCall, py::arg("torch"), py::arg("op"), py::arg("count"), py::arg("is_lowered"),
-               py::arg("run"), py::arg("attributes"),
+               py::arg("run"), py::arg("run_on_device"), py::arg("attributes"),
                "A kernel as a function of tensors and attributes, past PyTorch's dispatcher.\n\n"
                "It returns NotImplemented where that will not do. `count` is the number of all inputs; `is_lowered` "
                "tells whether tensors go to the dtype of autocast; `run` is the same "
-               "for any tensor, which checks everything; `attributes` makes a dict of a tuple of values.");
+               "for any tensor, which checks everything; `run_on_device` that for tensors that are not on a CPU; "
+               "`attributes` makes a dict of a tuple of values.");
 }
 
 }  // namespace ms_ascend_ops::binding

@@ -10,8 +10,8 @@ from codegen import cpp
 from codegen.ascend import names, op_kernel
 from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import CUBE_TILING
+from ms_ascend_ops.definitions.shapes import Token
 from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
-from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ms_ascend_ops.checks import conv2d
-from ms_ascend_ops.shapes import window_count
+from ms_ascend_ops.definitions.shapes import window_count
 
 __all__ = ["check"]
 

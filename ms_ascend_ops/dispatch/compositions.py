@@ -172,7 +172,7 @@ def _linear_gelu_mul(x: Tensor, gate_weight: Tensor, up_weight: Tensor, approxim
     return (_gelu_of(gate, approximate) * up).astype(x.dtype)
 
 
-def _turned_pairs(values: Tensor, mode: str) -> Tensors:
+def _halves_of_pairs(values: Tensor, mode: str) -> Tensors:
     """First and second elements of the pairs."""
     half = values.shape[-1] // 2
     return (values[..., :half], values[..., half:]) if mode == "half" else (values[..., 0::2], values[..., 1::2])
@@ -181,25 +181,25 @@ def _turned_pairs(values: Tensor, mode: str) -> Tensors:
 def _rotary_embedding(
     x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, separate_halves: bool
 ) -> Tensor:
-    turned = rotary_dim or x.shape[-1]
+    rotated = rotary_dim or x.shape[-1]
     tables = []
     for given in (cos, sin):
         table = given.astype(ms.float32)
         between = (1,) * (x.ndim - seq_axis - 2)
         table = table.reshape(table.shape[:-1] + between + (table.shape[-1],))
-        if table.shape[-1] == turned:  # a value for either element of a pair
-            of_first, of_second = _turned_pairs(table, mode)
+        if table.shape[-1] == rotated:  # a value for either element of a pair
+            of_first, of_second = _halves_of_pairs(table, mode)
             tables.append((of_first, of_second if separate_halves else of_first))
         else:
             tables.append((table, table))
     (cos1, cos2), (sin1, sin2) = tables
     values = x.astype(ms.float32)
-    head = values[..., :turned]
-    first, second = _turned_pairs(head, mode)
+    head = values[..., :rotated]
+    first, second = _halves_of_pairs(head, mode)
     both = (first * cos1 - second * sin1, second * cos2 + first * sin2)
     y = ops.cat(both, -1) if mode == "half" else ops.stack(both, -1).reshape(head.shape)
-    if turned < x.shape[-1]:
-        y = ops.cat((y, values[..., turned:]), -1)
+    if rotated < x.shape[-1]:
+        y = ops.cat((y, values[..., rotated:]), -1)
     return y.astype(x.dtype)
 
 

@@ -1,8 +1,9 @@
 """How long a step of a network takes on an Ascend chip, predicted: the sum of its launches.
 
 The network is recorded as for a CPU (program.py), with weights that are broadcast from one element. Each different
-launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layers are alike: two networks of one and two
-layers are recorded, and what the second adds is a layer.
+launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layers with the same window are alike:
+networks of one and two layers are recorded, and what the second of them adds is a layer of its kind. Of a mixture of
+experts each gets as many tokens as the others.
 
 The stock network is what a user of MindSpore writes, one operator of CANN after the other. Products take what ours
 take; of anything else the least that it may: a launch, and its bytes at the full bandwidth of HBM. So the gain that is
@@ -11,7 +12,9 @@ predicted is a lower bound, as far as the model of the chip is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +24,7 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import expected_shapes
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK
+from ms_ascend_ops.llm.families import NORMS
 from ms_ascend_ops.llm.layer import layers_of
 from ms_ascend_ops.llm.linear import Experts, FloatLinear, Linear, QuantizedLinear
 from ms_ascend_ops.llm.network import Network, StepInputs
@@ -93,10 +97,6 @@ def predict_step(
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see `ms_ascend_ops.profiler`.
     """
-    if config.experts:
-        raise ValueError(f"predict: a mixture of experts ({config.experts} of them) has no prediction")
-    if len(set(config.windows)) > 1:
-        raise ValueError(f"predict: the windows of all layers must be alike, got {sorted(set(config.windows))}")
     known: dict[Any, Prediction] = {}
 
     def predicted(launches: Iterable[Launch]) -> list[tuple[str, Prediction]]:
@@ -109,27 +109,25 @@ def predict_step(
             found.append((launch.operator, known[key]))
         return found
 
-    one, two = (
-        predicted(
-            launches_of(replace(config, layers=layers, windows=config.windows[:layers]), kind, batch, tokens, context)
-        )
-        for layers in (1, 2)
-    )
-    more = config.layers - 1
-    us, bound = (
-        _sum(one, value) + more * (_sum(two, value) - _sum(one, value))
-        for value in (lambda p: p.us, lambda p: p.bound_us)
-    )
-    parts = {
-        name: _time(one, name) + more * (_time(two, name) - _time(one, name))
-        for name in dict.fromkeys(n for n, _ in two)
-    }
+    def network(*windows: int) -> list[tuple[str, Prediction]]:
+        few = replace(config, layers=len(windows), windows=windows if config.windows else ())
+        return predicted(launches_of(few, kind, batch, tokens, context))
+
+    windows = config.windows or (0,) * config.layers
+    one = network(windows[0])
+    more = [(count, network(windows[0], window)) for window, count in Counter(windows[1:]).items()]
+    # How often each of them is in the sum: all but the layers that were recorded twice.
+    recorded = [(1 - (config.layers - 1), one), *more]
+    us, bound = (_sum(recorded, value) for value in (lambda p: p.us, lambda p: p.bound_us))
+    names = dict.fromkeys(name for _, launches in recorded for name, _ in launches)
+    parts = {name: _sum([(n, [one for one in some if one[0] == name]) for n, some in recorded]) for name in names}
     parts = dict(sorted(parts.items(), key=lambda part: -part[1]))
-    longest = max((p for name, p in two if name == next(iter(parts))), key=lambda p: p.us)
+    first = next(iter(parts))
+    longest = max((p for _, launches in recorded for name, p in launches if name == first), key=lambda p: p.us)
     stock = _stock(config, kind, batch, tokens, context, chip, predicted)
     return StepPrediction(
         us=us,
-        launches=len(one) + more * (len(two) - len(one)),
+        launches=sum(count * len(launches) for count, launches in recorded),
         parts=parts,
         bound_us=bound,
         bound_by=longest.bound_by,
@@ -139,12 +137,11 @@ def predict_step(
     )
 
 
-def _sum(launches: Iterable[tuple[str, Prediction]], value: Callable[[Prediction], float]) -> float:
-    return sum(value(p) for _, p in launches)
-
-
-def _time(launches: Iterable[tuple[str, Prediction]], operator: str) -> float:
-    return sum(p.us for name, p in launches if name == operator)
+def _sum(
+    recorded: Iterable[tuple[int, Sequence[tuple[str, Prediction]]]],
+    value: Callable[[Prediction], float] = lambda p: p.us,
+) -> float:
+    return sum(count * value(p) for count, launches in recorded for _, p in launches)
 
 
 def _hollow(dtype: Any, *shape: int) -> Array:
@@ -178,7 +175,9 @@ def _network(config: ModelConfig, kind: str) -> Network:
     embedding = _hollow(dtype, config.vocabulary, config.hidden)
 
     def experts(name: str) -> Experts:
-        raise AssertionError(f"{name}: predict_step let a mixture of experts pass")
+        router, inner, outer = _hollow(dtype, config.experts, config.hidden), config.feed_forward, config.hidden
+        gate, down = (_hollow(dtype, config.experts, *shape) for shape in ((inner, outer), (outer, inner)))
+        return Experts(router, gate, gate, down, config.experts_used, config.normalized_experts)
 
     layers = layers_of(config, norm, linear, experts)
     return Network(config, dtype, embedding, layers, norm("model.norm"), linear("model.embed_tokens"))
@@ -213,11 +212,39 @@ _FILL: Mapping[str, Mapping[int, str]] = {"kv_cache_update": {4: "count"}, "page
 _LENGTHS = {"paged_attention": 4}
 
 
-def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:
-    """Predict one launch, with `context` tokens in the cache of each sequence."""
-    fill = dict(_FILL.get(launch.operator, {}))
+def _filled(launch: Launch, context: int) -> dict[int, str | Array]:
+    """Return the inputs of integers, by their position. Experts get the same numbers of tokens."""
+    given: list[Any] = launch.inputs
+    fill: dict[int, str | Array] = dict(_FILL.get(launch.operator, {}))
     if launch.operator in _LENGTHS:
         fill[_LENGTHS[launch.operator]] = str(context)
+    elif launch.operator == "moe_token_permute":
+        chosen = given[1].shape
+        fill[1] = (np.arange(math.prod(chosen)) % launch.attributes["num_experts"]).reshape(chosen)
+    elif launch.operator == "grouped_matmul":
+        rows, experts = math.prod(given[0].shape[:-1]), given[1].shape[0]
+        fill[2] = np.cumsum(np.bincount(np.arange(rows) % experts, minlength=experts))
+    elif launch.operator == "moe_token_unpermute":
+        fill[1] = "count"
+    return fill
+
+
+def _unread_bytes(launch: Launch, context: int) -> float:
+    """Bytes of inputs that are not looked at: of experts without a token, and of a cache in front of the window."""
+    given: list[Any] = launch.inputs
+    if launch.operator == "grouped_matmul":
+        rows, weight = math.prod(given[0].shape[:-1]), given[1]
+        return float(max(0, weight.shape[0] - rows) * math.prod(weight.shape[1:]) * weight.dtype.itemsize)
+    window = launch.attributes["window"] if launch.operator == "paged_attention" else 0
+    if window == 0:
+        return 0.0
+    tokens, cache = given[0].shape[1], given[1]
+    seen = min(context, window + tokens - 1)
+    return float(2 * math.prod(cache.shape) * cache.dtype.itemsize * (1 - seen / context))
+
+
+def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:
+    """Predict one launch, with `context` tokens in the cache of each sequence."""
     asked = request(
         launch.operator,
         [None if one is None else one.shape for one in launch.inputs],
@@ -225,9 +252,10 @@ def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder)
         launch.attributes,
         chip.cores,
         chip.ub_bytes,
-        fill=fill,
+        fill=_filled(launch, context),
     )
-    return predict(recorder.run(asked), chip)[0]
+    found = predict(recorder.run(asked), chip)[0]
+    return replace(found, bound_us=found.bound_us - _unread_bytes(launch, context) / (chip.hbm_gb_per_s * 1e3))
 
 
 def _stock(
@@ -236,55 +264,85 @@ def _stock(
 ) -> tuple[dict[str, float], int]:  # fmt: skip
     """Time by group of operators, and launches, of the network as one writes it with stock operators."""
     rows = batch * tokens
-    query, keys = config.heads * config.head_size, config.key_heads * config.head_size
-    hidden, inner = rows * config.hidden, rows * config.feed_forward
+    query, keys = config.query_size, config.key_size
+    hidden = rows * config.hidden
     heads, key_heads = rows * query, rows * keys
-    cached, scores = batch * context * keys, batch * config.heads * tokens * context
-    repeated = batch * context * query
+    dtype, _ = TYPES[kind]
 
-    def product(rows: int, width: int, depth: int) -> float:
+    def product(rows: int, width: int, depth: int, weights: str = kind) -> float:
         recorder = NetworkRecorder()
-        dtype, _ = TYPES[kind]
-        _linear(kind, width, depth)(recorder, _hollow(dtype, rows, depth))
-        return _sum(predicted(recorder.launches), lambda p: p.us)
+        _linear(weights, width, depth)(recorder, _hollow(dtype, rows, depth))
+        return _sum([(1, predicted(recorder.launches))])
 
     def batched(width: int, depth: int, transposed: bool) -> float:
         recorder = NetworkRecorder()
-        dtype, _ = TYPES[kind]
         left = _hollow(dtype, batch * config.heads, tokens, depth)
         shape = (width, depth) if transposed else (depth, width)
         recorder.matmul(left, _hollow(dtype, batch * config.heads, *shape), transpose_weight=transposed)
-        return _sum(predicted(recorder.launches), lambda p: p.us)
+        return _sum([(1, predicted(recorder.launches))])
 
-    # Elements of 16 bits that an operator reads and writes; the norms and the softmax work in float32.
-    norm = [3 * hidden, 4 * hidden, 2 * hidden, 2 * rows, 2 * rows, 4 * hidden, 3 * hidden, 2 * hidden]
-    rotary = [
-        operand
-        for count in (heads, key_heads)
-        for operand in [count, count, count, 2 * count, *[2 * count] * 2, 3 * count]
-    ]
-    layer: dict[str, list[float]] = {
-        "RMSNorm in 8 operators": [_least(count, chip) for count in norm * 2],
+    def least(*elements: float) -> list[float]:
+        return [_least(count, chip) for count in elements]
+
+    def norm(elements: int, rows: int) -> list[float]:
+        """Return the times of its 8 operators: elements of 16 bits that they read and write, half of them as floats."""
+        many = (3, 4, 2, 4, 3, 2)
+        return least(*(count * elements for count in many), 2 * rows, 2 * rows)
+
+    def attention(window: int) -> dict[str, list[float]]:
+        """Return the times of what depends on the window: of one token the keys in it are sliced off."""
+        seen = min(context, window) if window and tokens == 1 else context
+        cached, repeated = batch * seen * keys, batch * seen * query
+        scores = batch * config.heads * tokens * seen
+        return {
+            "repeated keys and values": least(cached + repeated) * 2 if query != keys else [],
+            "attention: products": [batched(seen, config.head_size, True), batched(config.head_size, seen, False)],
+            "attention: scale, mask, softmax, casts": least(*(count * scores for count in (2, 3, 3, 4, 3))),
+        }
+
+    def feed_forward() -> dict[str, list[float]]:
+        size, width = config.feed_forward, config.hidden
+        if not config.experts:
+            products = [product(rows, size, width), product(rows, size, width), product(rows, width, size)]
+            return {"MatMul": products, "SiLU, Mul": least(2 * rows * size, 3 * rows * size)}
+        # The experts that have tokens one after the other: those are gathered, and their results weighted and added.
+        entries = rows * config.experts_used
+        experts = min(config.experts, entries)
+        own, weights = entries // experts, "bfloat16" if kind == "bfloat16" else "float16"
+        products = [product(own, size, width, weights)] * 2 + [product(own, width, size, weights)]
+        scores = rows * config.experts
+        return {
+            "MatMul": [product(rows, config.experts, width, weights), *products * experts],
+            "SiLU, Mul": least(2 * own * size, 3 * own * size) * experts,
+            "experts: softmax, top k": least(2 * scores, scores + 3 * entries, 2 * entries, 3 * entries),
+            "experts: gather, weights, add": least(*(count * own * width for count in (2, 2, 3))) * experts,
+        }
+
+    norms = len(NORMS[config.family.norms]) * norm(hidden, rows)
+    if config.query_key_norm:
+        norms += norm(heads, rows * config.heads) + norm(key_heads, rows * config.key_heads)
+    rotary = [count * part for count in (heads, key_heads) for part in (1, 1, 1, 2, 2, 2, 3)]
+    alike: dict[str, list[float]] = {
+        "RMSNorm in 8 operators": norms,
         "MatMul": [
             product(rows, query, config.hidden), product(rows, keys, config.hidden), product(rows, keys, config.hidden),
-            product(rows, config.hidden, query), product(rows, config.feed_forward, config.hidden),
-            product(rows, config.feed_forward, config.hidden), product(rows, config.hidden, config.feed_forward),
+            product(rows, config.hidden, query),
         ],
-        "rotary embedding in 7 operators": [_least(count, chip) for count in rotary],
-        "cache": [_least(2 * key_heads, chip)] * 2,
-        "repeated keys and values": [_least(cached + repeated, chip)] * 2 if query != keys else [],
-        "attention: products": [batched(context, config.head_size, True), batched(config.head_size, context, False)],
-        "attention: scale, mask, softmax, casts": [
-            _least(count, chip) for count in (2 * scores, 3 * scores, 3 * scores, 4 * scores, 3 * scores)
-        ],
-        "transposes": [_least(2 * count, chip) for count in (heads, key_heads, key_heads, heads)] if tokens > 1 else [],
-        "SiLU, Mul": [_least(2 * inner, chip), _least(3 * inner, chip)],
-        "residual": [_least(3 * hidden, chip)] * 2,
+        "rotary embedding in 7 operators": least(*rotary),
+        "cache": least(2 * key_heads) * 2,
+        "transposes": least(*(2 * count for count in (heads, key_heads, key_heads, heads))) if tokens > 1 else [],
+        "residual": least(3 * hidden) * 2,
     }  # fmt: skip
-    times = {name: config.layers * sum(times) for name, times in layer.items() if times}
-    times["RMSNorm in 8 operators"] += sum(_least(count, chip) for count in norm)
-    times["MatMul"] += product(batch, config.vocabulary, config.hidden)
-    launches = config.layers * sum(map(len, layer.values())) + len(norm) + 1
+    last = norm(hidden, rows)
+    groups = [(config.layers, alike), (config.layers, feed_forward()), (1, {"RMSNorm in 8 operators": last})]
+    groups += [(count, attention(w)) for w, count in Counter(config.windows or (0,) * config.layers).items()]
+    groups += [(1, {"MatMul": [product(batch, config.vocabulary, config.hidden)]})]
+    times: dict[str, float] = defaultdict(float)
+    for count, group in groups:
+        for name, some in group.items():
+            if some:
+                times[name] += count * sum(some)
+    launches = sum(count * len(some) for count, group in groups for some in group.values())
     return dict(sorted(times.items(), key=lambda part: -part[1])), launches
 
 

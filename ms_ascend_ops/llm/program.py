@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from ms_ascend_ops.super_kernel import CAST, LAST_ROW, VIEW, Step, Value, as_text
 

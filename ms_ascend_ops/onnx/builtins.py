@@ -239,9 +239,9 @@ def _rotary(builder: _Builder, node: NodeProto) -> str:
     if first:
         builder.fused(node, "rotary_embedding", [x, *tables], [node.output[0]], **attributes)
         return f"{mode}, BNSD"
-    turned = builder.new("turned")
-    builder.fused(node, "rotary_embedding", [builder.reshaped(x, [0, 0, heads, -1]), *tables], [turned], **attributes)
-    builder.reshaped(turned, [0, 0, -1], node.output[0])
+    rotated = builder.new("rotated")
+    builder.fused(node, "rotary_embedding", [builder.reshaped(x, [0, 0, heads, -1]), *tables], [rotated], **attributes)
+    builder.reshaped(rotated, [0, 0, -1], node.output[0])
     return f"{mode}, BSND"
 
 

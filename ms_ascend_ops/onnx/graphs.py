@@ -349,9 +349,9 @@ def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
     repeated = [size for size in before[1:-2] if isinstance(size, int)]
     if len(before) == 5 and before[0] == after[0] and len(repeated) == 2 and repeated[0] * repeated[1] == after[1]:
         shape, symbols = reader.shaped(output).shape or (), reader.shaped(output).symbols
-        turned = [0, 1, 3, 2]
-        names = tuple(symbols[i] for i in turned) if symbols else ()
-        sizes = tuple(shape[i] for i in turned)
+        transposed = [0, 1, 3, 2]
+        names = tuple(symbols[i] for i in transposed) if symbols else ()
+        sizes = tuple(shape[i] for i in transposed)
         heads = reader.inner("Reshape", heads, constant(None), shape=sizes, symbols=names, dtype=heads.dtype)
         before = _sizes(heads)
     return heads if after == (*before[:2], before[3], before[2]) else None

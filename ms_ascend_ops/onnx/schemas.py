@@ -17,9 +17,9 @@ from onnx.defs import OpSchema
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import UNKNOWN_RANK, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, infer_shapes, infer_types
+from ms_ascend_ops.definitions.sizes import known, output_shapes
 from ms_ascend_ops.registry import AttributeSpec, Signature, TensorSpec
-from ms_ascend_ops.sizes import known, output_shapes
 
 __all__ = ["DOMAIN", "DTYPES", "ORT_DOMAIN", "VERSION", "attributes_of", "register"]
 

@@ -31,8 +31,8 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
             columns = dense[::_SIDE, :1].astype("float32").sum(1).astype("int32")
             ends, rows, order = transposed_pattern(row_ends, indices, columns)
             # In float, which MindSpore's operators for a CPU need.
-            turned = stock.gather(blocks.astype("float32"), order, 0).swapaxes(1, 2).astype(blocks.dtype)
-            ddense = product(ends, rows, turned, dout)
+            transposed = stock.gather(blocks.astype("float32"), order, 0).swapaxes(1, 2).astype(blocks.dtype)
+            ddense = product(ends, rows, transposed, dout)
         return zeros_like(row_ends), zeros_like(indices), dblocks, ddense
 
     return bprop

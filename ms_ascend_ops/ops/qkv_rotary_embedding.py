@@ -19,7 +19,7 @@ __all__ = ["qkv_rotary_embedding"]
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     attributes = grad.attributes
-    turned = attributes["q_heads"] + attributes["k_heads"]
+    rotated = attributes["q_heads"] + attributes["k_heads"]
     heads_first = attributes["layout"] == "BNSD"
     of_tables = table_gradients(1, attributes["mode"], attributes["rotary_dim"], attributes["separate_halves"])
 
@@ -31,7 +31,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
         dcos, dsin = zeros_like(cos), zeros_like(sin)
         if size_of(qkv) != 0 and (needs_gradient(cos) or needs_gradient(sin)):
             dy = stock.concat((positions_first(dout[0]), positions_first(dout[1])), 2)
-            dcos, dsin = of_tables(qkv.astype(ms.float32)[:, :, :turned], dy, cos, sin)
+            dcos, dsin = of_tables(qkv.astype(ms.float32)[:, :, :rotated], dy, cos, sin)
         return grad(dout[0], dout[1], dout[2], cos, sin), dcos, dsin
 
     return bprop
@@ -76,7 +76,7 @@ def qkv_rotary_embedding(
         v_heads: of the values, > 0; None: as many as k_heads.
         mode: "half" or "interleave"; see `rotary_embedding`.
         layout: of the results, "BNSD" or "BSND".
-        rotary_dim: how many elements of a head are turned, even; 0: the whole head.
+        rotary_dim: how many elements of a head are rotated, even; 0: the whole head.
         separate_halves: whether the second element of a pair has another cos and sin; see `rotary_embedding`.
         own_angles: the old name of `separate_halves`.
 

@@ -109,7 +109,7 @@ def rotary_embedding(
     .. math::
         y_1 = x_1 \cos\theta_1 - x_2 \sin\theta_1, \qquad y_2 = x_2 \cos\theta_2 + x_1 \sin\theta_2
 
-    The two elements of a pair have the same angle, unless `separate_halves`. With r elements of a head turned,
+    The two elements of a pair have the same angle, unless `separate_halves`. With r elements of a head rotated,
     :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA in its usual form), 2 i and
     2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
 
@@ -181,7 +181,7 @@ def apply_rotary_pos_emb(
         own_angles: the old name of `separate_halves`.
 
     Returns:
-        q and k, turned.
+        q and k, rotated.
 
     Raises:
         TypeError: as there.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
 from ms_ascend_ops.profiler.chip import Chip, load_chip
 from ms_ascend_ops.profiler.prediction import Prediction, predict
 from ms_ascend_ops.profiler.record import Recorder, request

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.definitions.inference import MaybeShape, given_types, infer_shapes, infer_types
 from ms_ascend_ops.extras import source_tree
-from ms_ascend_ops.inference import MaybeShape, given_types, infer_shapes, infer_types
 from ms_ascend_ops.profiler.trace import Trace
 from ms_ascend_ops.profiler.worker import Request
 from ms_ascend_ops.version import __version__

@@ -47,7 +47,8 @@ class Request:
     min_bytes_per_core: int = 0  # 0: the chip's
     buffers: int = 0  # of every queue, at most; 0: as the kernel says
     tiling: dict[str, int] = field(default_factory=dict)  # fields that are overruled
-    fill: dict[int, str] = field(default_factory=dict)  # by position: "7", "count" or a .npy file; of integers
+    # By position, of integers: "7", "count", a .npy file, or the values.
+    fill: dict[int, str | Array] = field(default_factory=dict)
     executes: bool = False  # calculate; else the kernel's calls are only counted, unless it reads what it calculates
     is_reference: bool = False  # its outputs are what those of later launches are compared with
 
@@ -99,9 +100,11 @@ def _attribute(name: str, value: Any) -> _Attribute:
     return _Attribute(key, 3, 0, 0.0, str(value).encode())
 
 
-def _values(shape: tuple[int, ...], dtype: str, seed: int, fill: str) -> Array:
+def _values(shape: tuple[int, ...], dtype: str, seed: int, fill: str | Array) -> Array:
     """An input: normal numbers; integers are 0, so that they are valid as indices, unless `fill` says what they are."""
     if dtype.startswith("int"):
+        if not isinstance(fill, str):
+            return np.ascontiguousarray(fill, _STORAGE[dtype])
         if fill == "count":
             return np.arange(np.prod(shape, dtype=np.int64), dtype=_STORAGE[dtype]).reshape(shape)
         if fill.endswith(".npy"):

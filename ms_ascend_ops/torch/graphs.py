@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from ms_ascend_ops.definitions.sizes import known
 from ms_ascend_ops.export.graphs.graph import INPUT, Graph, Node
 from ms_ascend_ops.export.graphs.torch_functions import READERS, Reader
-from ms_ascend_ops.sizes import known
 from ms_ascend_ops.torch.versions import default_epsilon
 
 __all__ = ["changes_inputs", "place", "read"]

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 
 from ms_ascend_ops import aclnn
+from ms_ascend_ops.library import native
 from ms_ascend_ops.registry import Signature
 
-__all__ = ["DEVICE", "run"]
+__all__ = ["DEVICE", "prepared", "run"]
 
 DEVICE = "npu"  # the name that torch_npu gives PrivateUse1
 
@@ -60,8 +61,7 @@ def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequ
         RuntimeError: tensors are on several devices or in a layout of CANN's, or there is no package for the chip.
         ValueError, TypeError: those of the definition.
     """
-    forms = [None if t is None else (t.dtype, t.shape, t.stride(), t.device) for t in tensors]
-    key = (operator, tuple(values), *forms)
+    key = _key(operator, tensors, values)
     try:
         call = _calls.get(key)
     except TypeError:  # it cannot be hashed
@@ -85,6 +85,22 @@ def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequ
     addresses = [0 if tensor is None else tensor.data_ptr() for tensor in (*tensors, *results)]
     call.launch(addresses, allocate, lambda: _stream(device))
     return results if len(results) > 1 else results[0]
+
+
+def prepared(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
+    """The `_C.NpuForm` of a call that has run: further ones go through torch_npu's queue.
+
+    None where this torch_npu has no such queue, as 2.6 for PyTorch of the old C++ ABI.
+    """
+    queue, call = _queue(), _calls.get(_key(operator, tensors, values))
+    if queue is None or call is None:
+        return None
+    return native().NpuForm(_npu(), queue, call.launch.queued(), call.device, call.results, list(_PLAIN))
+
+
+def _key(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> tuple[Any, ...]:
+    forms = [None if t is None else (t.dtype, t.shape, t.stride(), t.device) for t in tensors]
+    return (operator, tuple(values), *forms)
 
 
 class _Call:
@@ -138,6 +154,19 @@ def _format() -> Any:
     import torch_npu  # noqa: PLC0415
 
     return torch_npu.get_npu_format
+
+
+@cache
+def _queue() -> Any:
+    return native().NpuQueue.find("libtorch_npu.so")
+
+
+@cache
+def _npu() -> Any:
+    import torch_npu  # noqa: PLC0415
+
+    c = torch_npu._C
+    return native().Npu(_layout, c._npu_getDevice, c._npu_setDevice, torch.uint8)
 
 
 @cache

@@ -18,10 +18,10 @@ from torch.autograd import forward_ad, profiler
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import infer_types
+from ms_ascend_ops.definitions.inference import infer_types
+from ms_ascend_ops.definitions.sizes import known, output_shapes
 from ms_ascend_ops.library import check_built, native
 from ms_ascend_ops.registry import AttributeSpec, Signature
-from ms_ascend_ops.sizes import known, output_shapes
 from ms_ascend_ops.torch import npu
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.gradients import formula
@@ -98,12 +98,19 @@ class Operator:
         """The kernel where nobody but it has to see the call, past PyTorch's dispatcher; otherwise NotImplemented.
 
         That is where no mode, transform, trace, autocast or forward differentiation is active, and nothing is recorded
-        for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
+        for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones. Operators that
+        write into their inputs have no such path: the dispatcher counts changes.
         """
         name = self.signature.name
         function: Callable[..., Any] = native().direct_call(
-            _torch(), name, self.count, self.lowered, self.run, self.attributes
+            _torch(), name, self.count, self.lowered, self.run, self.on_npu, self.attributes
         )
+        return function
+
+    @cached_property
+    def on_npu(self) -> Callable[..., Any]:
+        """The kernel on tensors of torch_npu; NotImplemented where there is none among them."""
+        function: Callable[..., Any] = native().npu_call(self.count, self._first_on_npu, self._prepared_on_npu)
         return function
 
     def kernel(self, *arguments: Any) -> Any:
@@ -126,7 +133,16 @@ class Operator:
         """Return what the dispatcher calls for tensors of torch_npu."""
         if torch._C._get_privateuse1_backend_name() != npu.DEVICE:
             _refuse(self, "PrivateUse1")(*arguments)
-        return npu.run(self, self._all(arguments), arguments[self.count :])
+        return self.on_npu(*arguments)
+
+    def _first_on_npu(self, *arguments: Any) -> Any:
+        tensors = self._all(arguments)
+        if not any(tensor is not None and tensor.device.type == npu.DEVICE for tensor in tensors):
+            return NotImplemented
+        return npu.run(self, tensors, arguments[self.count :])
+
+    def _prepared_on_npu(self, *arguments: Any) -> Any:
+        return npu.prepared(self, self._all(arguments), arguments[self.count :])
 
     def results(
         self, tensors: Sequence[Any], values: Sequence[Any], device: torch.device
@@ -374,7 +390,7 @@ def _torch() -> Any:
             (partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch), False),
         ],
         casts=torch._C._is_any_autocast_enabled,
-        plain=[("is_cpu", True), ("layout", torch.strided)],
+        plain=[("layout", torch.strided)],
         flags=[(vars(forward_ad), "_current_level", -1), (vars(profiler), "_is_profiler_enabled", False)],
         is_negative=torch.Tensor.is_neg,
         is_recording=torch.is_grad_enabled,

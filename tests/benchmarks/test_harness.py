@@ -84,6 +84,23 @@ def test_the_compositions_compute_what_our_kernels_do(name):
             assert result.seconds or any(text in result.reason for text in missing), (provider, result.reason)
 
 
+def test_frameworks_are_left_as_they_were():
+    """PyTorch's gradients and threads, MindSpore's mode: tests of other folders run in the same process."""
+    ms = pytest.importorskip("mindspore")
+    torch = pytest.importorskip("torch")
+
+    def found():
+        return torch.is_grad_enabled(), torch.get_num_threads(), ms.get_context("mode")
+
+    before = found()
+    for gradient in (False, True):
+        outcome = measure(
+            Case("silu_mul", gradient, (3, 33), "float32"), ["stock", "torch", "torch_ours"], 3, SHORT, lambda _: None
+        )
+        assert all(result.seconds for result in outcome.results.values()), outcome.results
+        assert found() == before
+
+
 def test_bytes_are_those_of_inputs_and_outputs():
     assert Case("silu_mul", False, (2, 8), "bfloat16").bytes == 3 * 2 * 8 * 2
     assert Case("silu_mul", True, (2, 8), "bfloat16").bytes == (3 + 5) * 2 * 8 * 2

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops import loop_compiler, registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from tests.dtypes import FLOATS, encode, poisoned
 from tests.every_operator import every_operator, examples

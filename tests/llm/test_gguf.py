@@ -160,7 +160,8 @@ def test_vocabulary_that_does_not_fit(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; those that can be read"),
+        ({"general.architecture": "mamba"}, "general.architecture, the architecture, is 'mamba'; those that can be"),
+        ({"llama.leading_dense_block_count": 1}, "the key llama.leading_dense_block_count is not supported, got 1"),
         ({"llama.expert_count": 8}, "llama.expert_used_count is missing"),
         ({"llama.expert_count": 8, "llama.expert_used_count": 2}, r"tensor blk\.0\.ffn_gate_inp\.weight is miss"),
         ({"llama.rope.dimension_count": 8}, "rope.dimension_count must be the size of a head"),
@@ -178,3 +179,9 @@ def test_unsupported_networks(tmp_path, fields, message):
     tiny.write_gguf(path, fields=fields)
     with pytest.raises(ValueError, match=message):
         open_checkpoint(path)
+
+
+def test_keys_that_change_nothing(tmp_path):
+    fields = {"llama.logit_scale": 1.0, "llama.expert_group_count": 1, "llama.leading_dense_block_count": 0}
+    plain, other = (tiny.write_gguf(tmp_path / f"{len(some)}.gguf", fields=some) for some in ({}, fields))
+    assert open_checkpoint(other).config == open_checkpoint(plain).config

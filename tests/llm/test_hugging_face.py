@@ -71,9 +71,9 @@ def test_configuration(tmp_path, changes, expected):
         ({"hidden_act": "gelu"}, "hidden_act must be silu, got 'gelu'"),
         (
             {"quantization_config": {"quant_method": "bitsandbytes"}},
-            "by 'bitsandbytes' cannot be read; those that can be",
+            "quant_method of quantization_config is 'bitsandbytes', weights that cannot be read; those that can be",
         ),
-        ({"quantization_config": "awq"}, "weights quantized by 'awq' cannot be read"),
+        ({"quantization_config": "awq"}, "quant_method of quantization_config is 'awq', weights"),
         (
             {"rope_scaling": {"rope_type": "dynamic", "factor": 2}},
             "one of default, linear, llama3, yarn, longrope, got 'dynamic'",

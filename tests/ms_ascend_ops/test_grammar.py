@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
 
 SINGLE, RUNS = ["d", "e", "f"], ["b", "c"]
 ATTRIBUTES = {

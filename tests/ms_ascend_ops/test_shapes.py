@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
+from ms_ascend_ops.definitions.shapes import ShapeRule
 from ms_ascend_ops.library import native
-from ms_ascend_ops.shapes import ShapeRule
 
 SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
 

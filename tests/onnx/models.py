@@ -10,7 +10,7 @@ from ms_ascend_ops.samples.operators import names, operator
 from onnx import helper, numpy_helper
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from ms_ascend_ops.onnx import DOMAIN, VERSION
 from ms_ascend_ops.onnx.schemas import DTYPES

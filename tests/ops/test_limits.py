@@ -7,7 +7,7 @@ import pytest
 
 from ms_ascend_ops import _C, registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import infer_shapes
+from ms_ascend_ops.definitions.inference import infer_shapes
 from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from tests.kernels.ascend.cases import draw
 

@@ -278,7 +278,18 @@ class TestCaches:
         assert torch.equal(cache.flatten(0, 1)[[5, 0]], key[[0, 2]])
         assert cache.count_nonzero() == 16
         torch.ops.ms_ascend_ops.kv_cache_update(key, key, cache, torch.zeros_like(cache), slots)
-        assert cache._version > version
+        assert cache._version == version + 2
+
+    def test_autograd_knows_of_a_change(self):
+        key, slots = random(3, 2, 4), torch.tensor([5, -1, 0], dtype=torch.int32)
+        for change in (fused.kv_cache_update, torch.ops.ms_ascend_ops.kv_cache_update):
+            caches = [torch.zeros(2, 4, 2, 4) for _ in range(2)]
+            products = [(torch.ones(2, 4, 2, 4, requires_grad=True) * cache).sum() for cache in caches]
+            with torch.no_grad():
+                change(key, key, *caches, slots)
+            for product in products:
+                with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                    product.backward()
 
     def test_append(self):
         key, caches = random(2, 3, 2, 4), [torch.zeros(2, 6, 2, 4) for _ in range(2)]

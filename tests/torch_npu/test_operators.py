@@ -117,6 +117,8 @@ def test_the_second_device():
     assert expected.device == torch.device("npu:0")
     assert torch.equal(y.cpu(), expected.cpu())
     assert torch.equal(there[0].grad.cpu(), here[0].grad.cpu())
+    for x, gamma in ([there[0].detach(), there[1]], [here[0].detach(), here[1]]) * 2:  # from the devices' queues
+        assert torch.equal(torch.ops.ms_ascend_ops.rms_norm(x, gamma)[0].cpu(), expected.cpu())
     torch.npu.synchronize("npu:1")
     with pytest.raises(RuntimeError, match=r"gamma is on npu:0, other tensors are on npu:1"):
         torch.ops.ms_ascend_ops.rms_norm(there[0], here[1])

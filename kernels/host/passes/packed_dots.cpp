@@ -33,8 +33,9 @@ public:
         const Instruction& reduction = instructions_[sum];
         const Operand& from = reduction.operands[1];
         const uint32_t group = reduction.lanes;
-        if (reduction.operands[0].stride != sizeof(float) || (group != 32 && group != 64) || from.stride <= 0 ||
-            from.stride % (group * int64_t{sizeof(float)}) != 0) {
+        const int64_t bytes = group * int64_t{sizeof(float)};
+        if (reduction.operands[0].stride != sizeof(float) || (group != 16 && group != 32 && group != 64) ||
+            from.stride <= 0 || from.stride % bytes != 0 || (group == 16 && from.stride != bytes)) {
             return false;
         }
         // Of sums that lie on their product, what they are depends on the order in which the vector unit takes them.
@@ -113,6 +114,9 @@ private:
         }
         const Packed others = NumbersOf(factors, bytes, dot.product);
         const bool integers = others.perByte == 1 && Last(others, sum, written);
+        if (!integers && reduction.lanes == 16) {  // with floats, half of each vector would be empty
+            return false;
+        }
         Instruction& instruction = dot.instruction;
         instruction = reduction;
         instruction.operation = {integers ? Opcode::PACKED_INTEGERS : Opcode::PACKED_DOTS, TypeOf(numbers.perByte),

@@ -7,7 +7,8 @@
  * once. A byte holds two numbers of 4 bits, of which a mask and a shift give those at even and at odd places: so
  * factors at even and at odd places become vectors of their own. Bytes are multiplied without sign by bytes with sign:
  * numbers of 4 bits as number + 8, of which 8 times the sum of the factors is taken away again; numbers of 8 bits as
- * magnitudes, their sign goes over to the factor.
+ * magnitudes, their sign goes over to the factor. Groups of 16 numbers lie one behind the other, and are taken in pairs
+ * or fours.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_INTEGERS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_INTEGERS_UNIT_H
@@ -16,6 +17,7 @@
 #include <type_traits>
 
 #include "ir/instruction.h"
+#include "simd/packed_groups_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -52,6 +54,12 @@ HOST_INLINE int32_t PackedIntegerSum(const uint8_t* numbers, const int8_t* facto
 {
 #if defined(HOST_SIMD_NEON)
     int32x4_t sums = {};
+    if constexpr (PER_BYTE == 2 && GROUP == 16) {
+        const int8x8_t bytes = LoadRaw<int8x8_t>(numbers);
+        const int8x8x2_t parted = vld2_s8(factors);  // at even places, and at odd ones
+        const int8x16_t values = vcombine_s8(vshr_n_s8(vshl_n_s8(bytes, 4), 4), vshr_n_s8(bytes, 4));
+        return vaddvq_s32(AddDots(sums, values, vcombine_s8(parted.val[0], parted.val[1])));
+    }
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < GROUP; i += 16 * PER_BYTE) {
         const auto bytes = LoadRaw<int8x16_t>(numbers + i / PER_BYTE);
@@ -92,10 +100,6 @@ void PackedIntegerSums(const Instruction& self, uint32_t begin, uint32_t end)
 
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
 
-constexpr uint32_t MOST_PACKED_GROUPS = 256;  // a repeat each
-constexpr uint32_t SUMS_AT_ONCE = 8;          // of a vector
-constexpr uint32_t MOST_SUMS_AT_ONCE = 16;    // of a vector of AVX-512
-
 constexpr int8_t LOWEST_BYTE = -128;
 
 // Products of bytes without sign and of bytes with it, four to a lane. Where there is no instruction for that, two come
@@ -118,25 +122,12 @@ HOST_INLINE __m256i FoldedIntegers(const __m256i (&v)[8])
                             _mm256_permute2x128_si256(lower, upper, 0x31));
 }
 
-// ---- the sums of eight groups at once, its slots
-
-// Groups that follow each other in a row.
-struct NextGroups {
-    const uint8_t* numbers;
-    uint32_t step;  // bytes from a group to the next
-    uint32_t group;
-    static constexpr bool WHOLE = true;  // no slot is empty
-
-    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
-};
-
-// The last groups of a row, fewer than eight.
-struct LastGroups : NextGroups {
-    uint32_t count;
-    static constexpr bool WHOLE = false;
-
-    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
-};
+// Eight sums, from four vectors of two groups each, one in each half.
+HOST_INLINE __m256i FoldedPairs(const __m256i (&v)[4])
+{
+    const __m256i folded = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    return _mm256_permutevar8x32_epi32(folded, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
 
 #if defined(HOST_SIMD_AVX512)
 // In each quarter of a vector: half sums of a, of b, of a, of b.
@@ -205,8 +196,17 @@ struct ByteSums {
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
-        __m256i products[SUMS_AT_ONCE];
         const int8_t* const others = factors + slots.group * stride;
+        if constexpr (GROUP == 16) {
+            if constexpr (SLOTS::WHOLE) {
+                return OfPairs(slots.numbers, others);
+            } else {
+                const PaddedGroups<GROUP> some(slots.numbers, slots.count);
+                const PaddedGroups<GROUP> factor(others, slots.count);
+                return OfPairs(some.bytes, reinterpret_cast<const int8_t*>(factor.bytes));
+            }
+        }
+        __m256i products[SUMS_AT_ONCE];
 #pragma GCC unroll 8
         for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
             const uint8_t* const numbers = slots.Place(slot);
@@ -226,6 +226,16 @@ private:
         const __m256i values = LoadRaw<__m256i>(numbers);
         return DotBytes(_mm256_abs_epi8(values), _mm256_sign_epi8(LoadRaw<__m256i>(other), values));
     }
+    // Two groups of 16 are a vector.
+    static HOST_INLINE __m256i OfPairs(const uint8_t* numbers, const int8_t* other)
+    {
+        __m256i products[4];
+#pragma GCC unroll 4
+        for (uint32_t k = 0; k < 4; ++k) {
+            products[k] = Products(numbers + k * 32, other + k * 32);
+        }
+        return FoldedPairs(products);
+    }
 };
 
 // Adds up products of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart.
@@ -242,16 +252,18 @@ struct NibbleSums {
     {
         const __m256i order =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-        for (uint32_t part = 0; part < groups * (GROUP / 32); ++part) {
-            const int8_t* const some = from + part / (GROUP / 32) * stride + part % (GROUP / 32) * 32;
-            const __m256i parted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(LoadRaw<__m256i>(some), order), 0xd8);
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(even + part * 16), _mm256_castsi256_si128(parted));
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(odd + part * 16), _mm256_extracti128_si256(parted, 1));
+        constexpr uint32_t STEP = GROUP < 32 ? GROUP : 32;
+        for (uint32_t part = 0; part < groups * (GROUP / STEP); ++part) {
+            const int8_t* const some = from + part / (GROUP / STEP) * stride + part % (GROUP / STEP) * STEP;
+            const __m256i parted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(LoadFactors(some), order), 0xd8);
+            // Of 16 factors, the second half of either is zeros, which the next part takes the place of.
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(even + part * (STEP / 2)), _mm256_castsi256_si128(parted));
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(odd + part * (STEP / 2)), _mm256_extracti128_si256(parted, 1));
         }
         std::fill_n(even + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
         std::fill_n(odd + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
         for (uint32_t group = 0; group < groups; ++group) {
-            __m256i sums = EightTimes(LoadRaw<__m256i>(from + group * stride));
+            __m256i sums = EightTimes(LoadFactors(from + group * stride));
             if (GROUP == 64) {
                 sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(from + group * stride + 32)));
             }
@@ -265,7 +277,15 @@ struct NibbleSums {
     {
         const uint32_t at = slots.group * HALF;
         __m256i sums;
-        if constexpr (GROUP == 32) {
+        if constexpr (GROUP == 16 && SLOTS::WHOLE) {
+            const __m256i folded = _mm256_hadd_epi32(Widened(LoadRaw<__m256i>(slots.numbers), at),
+                                                     Widened(LoadRaw<__m256i>(slots.numbers + 32), at + 32));
+            // Its halves hold groups 0, 1, 4 and 5, and the others.
+            sums = _mm256_permutevar8x32_epi32(folded, _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7));
+        } else if constexpr (GROUP == 16) {
+            const PaddedGroups<HALF> some(slots.numbers, slots.count);
+            return Of(NextGroups{some.bytes, HALF, slots.group});
+        } else if constexpr (GROUP == 32) {
             __m256i products[4];
 #pragma GCC unroll 4
             for (uint32_t k = 0; k < 4; ++k) {
@@ -310,6 +330,15 @@ struct NibbleSums {
 #endif
 
 private:
+    // Those of a group, or of 32 of its numbers.
+    static HOST_INLINE __m256i LoadFactors(const int8_t* from)
+    {
+        if constexpr (GROUP == 16) {
+            return _mm256_inserti128_si256(_mm256_setzero_si256(), LoadRaw<__m128i>(from), 0);
+        } else {
+            return LoadRaw<__m256i>(from);
+        }
+    }
 #if defined(HOST_SIMD_AVX512)
     static HOST_INLINE __m512i DotBytes(__m512i a, __m512i b, __m512i c, __m512i d)
     {
@@ -403,11 +432,10 @@ void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t en
 template <uint32_t PER_BYTE>
 void RunPackedIntegers(const Instruction& self, uint32_t begin, uint32_t end)
 {
-    if ((self.option & 0xff) == 32) {
-        RunPackedIntegerGroups<PER_BYTE, 32>(self, begin, end);
-    } else {
-        RunPackedIntegerGroups<PER_BYTE, 64>(self, begin, end);
-    }
+    const uint32_t group = self.option & 0xff;
+    (group == 16   ? RunPackedIntegerGroups<PER_BYTE, 16>
+     : group == 32 ? RunPackedIntegerGroups<PER_BYTE, 32>
+                   : RunPackedIntegerGroups<PER_BYTE, 64>)(self, begin, end);
 }
 
 }  // namespace HOST_ISA

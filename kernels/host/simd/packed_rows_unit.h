@@ -272,8 +272,9 @@ void RunPackedRows(const Instruction& self, uint32_t begin, uint32_t end)
     const auto ofGroup = [&](auto group) {
         self.operandCount > 5 ? run(group, std::true_type()) : run(group, std::false_type());
     };
-    self.option == 32 ? ofGroup(std::integral_constant<uint32_t, 32>())
-                      : ofGroup(std::integral_constant<uint32_t, 64>());
+    self.option == 16   ? ofGroup(std::integral_constant<uint32_t, 16>())
+    : self.option == 32 ? ofGroup(std::integral_constant<uint32_t, 32>())
+                        : ofGroup(std::integral_constant<uint32_t, 64>());
 }
 
 }  // namespace HOST_ISA

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ms_ascend_ops.definitions.shapes import window_count
 from ms_ascend_ops.device.operators.memory import Array, Tensor
-from ms_ascend_ops.shapes import window_count
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ def _config(file: GGUFFile) -> ModelConfig:
     architecture = fields.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
         raise ValueError(
-            f"{path}: the architecture is {architecture!r}; those that can be read are {', '.join(_ARCHITECTURES)}"
+            f"{path}: general.architecture, the architecture, is {architecture!r}; those that can be read are "
+            f"{', '.join(_ARCHITECTURES)}"
         )
 
     def get(key: str, kind: type, default: Any = None) -> Any:
@@ -268,7 +269,9 @@ def _check_keys(file: GGUFFile, architecture: str) -> None:
         read = name in _READ or name in _IDLE or name in _OWN.get(architecture, ())
         if name == key or read or (name in _YARN_AND_LONGROPE and stretched):
             continue
-        if value not in (0, 1.0, "", "none", []) or value is True or (value and "shared" in name):
+        # A scale of 1, or one group, changes nothing; of anything else that is counted one is something.
+        nothing = value in (0, "", "none", []) or (value == 1 and (isinstance(value, float) or "group" in name))
+        if not nothing or value is True:
             raise ValueError(f"{file.path}: the key {key} is not supported, got {value!r:.60}")
 
 

@@ -102,8 +102,8 @@ def packed_matrices(source: str, quantization: object, tensors: Tensors) -> dict
     method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
     if not isinstance(quantization, Mapping) or not isinstance(method, str) or method not in _METHODS:
         raise ValueError(
-            f"{source}: weights quantized by {method!r:.60} cannot be read; those that can be read are "
-            f"{', '.join(_METHODS)}"
+            f"{source}: quant_method of quantization_config is {method!r:.60}, weights that cannot be read; those that "
+            f"can be read are {', '.join(_METHODS)}"
         )
     return _METHODS[method](_Settings(source, quantization), tensors)
 

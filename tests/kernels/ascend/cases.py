@@ -9,7 +9,7 @@ from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import given_types, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import given_types, infer_shapes, infer_types
 from ms_ascend_ops.registry import Signature
 
 # What breaks tilings: nothing, one, less and more than a block or a repeat, tails, more than a tile.

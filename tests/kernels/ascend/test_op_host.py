@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops import _C
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from tests.kernels.ascend import module
 from tests.kernels.ascend.cases import HUGE, draw
 

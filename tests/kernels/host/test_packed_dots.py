@@ -54,6 +54,7 @@ CASES = [  # rows, columns, group
     (5, 576, 32),
     (4, 512, 64),
     (3, 1024, 64),
+    (3, 192, 16),
 ]
 
 
@@ -107,6 +108,9 @@ INTEGERS = [  # rows, columns, group, from a group to the next
     (5, 576, 64),
     (2, 512, 64, 128),  # half of each group
     (4, 864, 32, 96),  # a third of each
+    (5, 592, 16),  # eight groups at a time; the last five
+    (3, 160, 16),
+    (2, 256, 16, 32),  # half of each group
 ]
 
 
@@ -247,13 +251,16 @@ ROWS = [  # rows, columns, group
     (8, 288, 32),  # an odd number of groups: two of 4 bits are of two rows
     (3, 1024, 64),
     (1, 1024, 32),
+    (10, 288, 16),
+    (3, 208, 16),
 ]
 
 
 @pytest.mark.parametrize(
     ("bits", "case", "has_offset", "halves"),
     [(4, ROWS[0], 1, 1), (8, ROWS[0], 0, 1), (4, ROWS[1], 1, 0), (8, ROWS[1], 1, 1), (4, ROWS[2], 0, 0),
-     (8, ROWS[2], 1, 0), (4, ROWS[3], 1, 1)],
+     (8, ROWS[2], 1, 0), (4, ROWS[3], 1, 1), (8, ROWS[4], 0, 0), (4, ROWS[4], 1, 1), (8, ROWS[5], 1, 1),
+     (4, ROWS[5], 0, 0)],
 )  # fmt: skip
 def test_scaled_rows(bits, case, has_offset, halves):
     assert np.isfinite(same_rows(list(scaled_rows(bits, *case, has_offset, halves)), case, bits, halves)).all()

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from tests.dtypes import encode
 from tests.kernels.instructions import FEW, LAUNCHES, MANY

@@ -8,7 +8,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from ms_ascend_ops import export_mindir, load, registry
-from ms_ascend_ops.inference import complete_shapes, infer_shapes, infer_types
+from ms_ascend_ops.definitions.inference import complete_shapes, infer_shapes, infer_types
 from ms_ascend_ops.library import native
 from tests.ms_ascend_ops.optional.affine import affine
 

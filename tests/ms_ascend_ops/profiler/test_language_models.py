@@ -14,25 +14,24 @@ from ms_ascend_ops.profiler.launches import Case, profile
 SMALL = replace(PRESETS["smollm2-135m"], layers=3, hidden=128, feed_forward=192, heads=4, key_heads=2, head_size=32)
 
 
+MIXTURE = replace(SMALL, architecture="mixtral", layers=2, experts=4, experts_used=2, normalized_experts=True)
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("config", "tokens", "context", "layer"),
     [
-        ({"windows": (8, 0, 8)}, r"the windows of all layers must be alike, got \[0, 8\]"),
-        ({"architecture": "mixtral", "experts": 4, "experts_used": 2}, r"experts \(4 of them\) has no prediction"),
+        (SMALL, 1, 65, 10),
+        (SMALL, 48, 48, 10),
+        (replace(SMALL, windows=(8, 0, 8)), 1, 65, 10),
+        (MIXTURE, 1, 65, 15),  # eight launches in the place of three
     ],
 )
-def test_networks_without_a_prediction(recorder, changes, message):
-    with pytest.raises(ValueError, match=message):
-        predict_step(replace(SMALL, **changes), "float16", 1, 1, 65, load_chip("ascend910b2"), recorder)
-
-
-@pytest.mark.parametrize(("tokens", "context"), [(1, 65), (48, 48)])
-def test_the_sum_of_all_launches(recorder, tokens, context):
+def test_the_sum_of_all_launches(recorder, config, tokens, context, layer):
     chip = load_chip("ascend910b2")
-    step = predict_step(SMALL, "float16", 2, tokens, context, chip, recorder)
-    launches = launches_of(SMALL, "float16", 2, tokens, context)
+    step = predict_step(config, "float16", 2, tokens, context, chip, recorder)
+    launches = launches_of(config, "float16", 2, tokens, context)
     each = [predict_launch(launch, context, chip, recorder) for launch in launches]
-    assert step.launches == len(launches) == 1 + 10 * SMALL.layers + 1  # the first norm, layers, the last product
+    assert step.launches == len(launches) == 1 + layer * config.layers + 1  # the first norm, layers, the last product
     assert step.us == pytest.approx(sum(one.us for one in each))
     assert step.bound_us == pytest.approx(sum(one.bound_us for one in each))
     assert sum(step.parts.values()) == pytest.approx(step.us)
@@ -41,6 +40,23 @@ def test_the_sum_of_all_launches(recorder, tokens, context):
     assert step.bound_us < step.us < step.stock_us
     assert step.launches < step.stock_launches
     assert sum(step.stock_parts.values()) == pytest.approx(step.stock_us)
+
+
+def test_what_is_not_read_is_not_in_the_bound(recorder):
+    """Experts without a token, and what lies in front of a window."""
+    chip = load_chip("ascend910b2")
+
+    def bound(config, operator, context=65):
+        (launch, *_) = [one for one in launches_of(config, "float16", 1, 1, context) if one.operator == operator]
+        return predict_launch(launch, context, chip, recorder).bound_us
+
+    many = replace(MIXTURE, experts=64)
+    matrix = 2 * SMALL.hidden * SMALL.feed_forward
+    more = (bound(many, "grouped_matmul") - bound(MIXTURE, "grouped_matmul")) * chip.hbm_gb_per_s * 1e3
+    assert bound(many, "grouped_matmul") * chip.hbm_gb_per_s * 1e3 == pytest.approx(2 * matrix, rel=0.02)
+    assert more < matrix / 4  # ends of 64 experts are longer than those of 4
+    windows = replace(SMALL, windows=(64,) * SMALL.layers)
+    assert bound(windows, "paged_attention", 1025) == pytest.approx(bound(SMALL, "paged_attention", 64), rel=0.1)
 
 
 def test_command(recorder, tmp_path):

@@ -1,4 +1,4 @@
-"""Matrices whose product turns pairs of elements by a right angle, as rotary embedding does with some."""
+"""Matrices whose product rotates pairs of elements by a right angle, as rotary embedding does with some."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.expr import Expr
 
-__all__ = ["turned_by", "turning", "turns_pairs"]
+__all__ = ["rotated_by", "rotated_pairs", "rotation_matrix"]
 
 _BACK = " back"
 
 
-def turned_by(x: Expr, matrix: Expr, turn: bool, node: Node) -> Expr | None:
-    """The product with a matrix that turns pairs of x, or turns them back; None with any other."""
+def rotated_by(x: Expr, matrix: Expr, transposed: bool, node: Node) -> Expr | None:
+    """The product with a matrix that rotates pairs of x, or rotates them back; None with any other."""
     while matrix.inputs:
         if matrix.op == "transpose" and _swaps_last(matrix.attributes["order"]):
-            turn = not turn
+            transposed = not transposed
         elif matrix.op not in ("broadcast", "cast", "expand_dims") or not _same_matrix(matrix):
             return None
         matrix = matrix.inputs[0]
-    mode = _turns_pairs(matrix)
+    mode = _pairs_of(matrix)
     if not mode:
         return None
     back = mode.endswith(_BACK)
     attributes = {"mode": mode.removesuffix(_BACK)}
-    if back is turn:
-        return Expr("turned_pairs", (x,), attributes, node)
-    return Expr("neg", (Expr("turned_pairs", (x,), attributes),), node=node)
+    if back is transposed:
+        return Expr("rotated_pairs", (x,), attributes, node)
+    return Expr("neg", (Expr("rotated_pairs", (x,), attributes),), node=node)
 
 
 def _same_matrix(expr: Expr) -> bool:
@@ -42,18 +42,18 @@ def _swaps_last(order: tuple[int, ...]) -> bool:
     return order == (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _turns_pairs(matrix: Expr) -> str:
-    """Return what `turns_pairs` says of a matrix."""
+def _pairs_of(matrix: Expr) -> str:
+    """Return what `rotated_pairs` says of a matrix."""
     if matrix.node is None:
         return ""
     value = matrix.node.value
     if isinstance(value, np.ndarray):
-        return turns_pairs(value)
-    return str(matrix.node.attributes.get("turns", ""))
+        return rotated_pairs(value)
+    return str(matrix.node.attributes.get("rotates", ""))
 
 
-def turns_pairs(values: Any) -> str:
-    """Return which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
+def rotated_pairs(values: Any) -> str:
+    """Return which pairs a product with a matrix rotates by a right angle: "half", "interleave", or none.
 
     (-x2, x1) of x1 and x2; " back" is behind it where it is (x2, -x1).
     """
@@ -64,12 +64,12 @@ def turns_pairs(values: Any) -> str:
     if np.any(every != values):
         return ""
     known = (mode + back for mode in ("half", "interleave") for back in ("", _BACK))
-    return next((turns for turns in known if np.array_equal(values, turning(turns, len(values)))), "")
+    return next((rotation for rotation in known if np.array_equal(values, rotation_matrix(rotation, len(values)))), "")
 
 
-def turning(turns: str, size: int) -> Any:
-    """The matrix of which `turns_pairs` says this."""
+def rotation_matrix(rotation: str, size: int) -> Any:
+    """The matrix of which `rotated_pairs` says this."""
     quarter, rest = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
-    if turns.endswith(_BACK):
+    if rotation.endswith(_BACK):
         quarter = -quarter
-    return np.kron(quarter, rest) if turns.startswith("half") else np.kron(rest, quarter)
+    return np.kron(quarter, rest) if rotation.startswith("half") else np.kron(rest, quarter)

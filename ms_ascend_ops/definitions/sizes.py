@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ms_ascend_ops.inference import infer_shapes
-from ms_ascend_ops.registry import Signature
-from ms_ascend_ops.shapes import ShapeRule, Token, window_count
+from ms_ascend_ops.definitions.inference import infer_shapes
+from ms_ascend_ops.definitions.shapes import ShapeRule, Token, window_count
+from ms_ascend_ops.definitions.signature import Signature
 
 __all__ = ["known", "output_shapes"]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ms_ascend_ops.definitions.signature import Signature
 from ms_ascend_ops.library import native
-from ms_ascend_ops.registry import Signature
 
 __all__ = ["UNKNOWN_RANK", "MaybeShape", "Shape", "complete_shapes", "given_types", "infer_shapes", "infer_types"]
 
