@@ -16,7 +16,8 @@ Commands:
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
             torch_npu, on the emulated device; MindFormers), in environments of their own in build, which are made;
             arguments go to pytest
-            test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own
+            test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own; tests
+            that are named: only those
             test --torch 2.6.0: tests/torch with another PyTorch, in an environment of its own
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
@@ -484,14 +485,15 @@ need_version() {
     fi
 }
 
-# The suite with another MindSpore. Tests of the sources are left to `test`; what is skipped is listed with its reason.
+# The suite with another MindSpore, or the folders that are named. Tests of the sources are left to `test`; what is skipped
+# is listed with its reason.
 other_mindspore() {
     local version="${1:-}"
     need_version --mindspore "$version" 2.8.0 || return 2
     enter "mindspore-$version" "MindSpore $version"
     logged "mindspore-$version" python -m pip install --no-build-isolation --editable ".[demo,llm,serve,test]" \
         "mindspore==$version"
-    run_pytest -rs tests "${@:2}"
+    run_pytest -rs "${@:2}"
 }
 
 # torch_npu wants PyTorch of its own version; its other requirements are PyTorch's. It runs on the emulated device.

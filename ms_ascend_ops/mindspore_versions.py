@@ -39,6 +39,7 @@ __all__ = [
     "traced",
     "version",
     "wait",
+    "without_pipeline",
     "zeros_like",
 ]
 
@@ -127,6 +128,21 @@ FAULTS = (
         (2, 7),
         "a product, sum or mean that a graph gives in a tuple lies in memory as float32, and MindSpore's own operators"
         " refuse it: ours round it when they read it (direct.py)",
+    ),
+    Fault(
+        "MsDispatchMode beside threads",
+        (2, 9),
+        (2, 10),
+        "where PyNative prepares operators in a thread of its own, primitives of a tensor that another one made pass no"
+        " __ms_dispatch__ (`-x[..., n:]` on an NPU, say): export/graphs/dispatch_mode.py has them prepared in the"
+        " thread that calls",
+    ),
+    Fault(
+        "errors of other threads",
+        (2, 7),
+        (2, 8),
+        "with pynative_synchronize, but after an operator that ran without it, a missing kernel is the error of a later"
+        " call: optimize reads what it may have to compute itself, and has operators prepared where they are called",
     ),
     Fault(
         "searchsorted",
@@ -229,6 +245,21 @@ def wait() -> None:
     """Return when all operators that PyNative has begun are done."""
     executor = private("_pynative_executor")
     (ms.runtime.synchronize if executor is None else executor.sync)()
+
+
+@contextmanager
+def without_pipeline() -> Iterator[None]:
+    """Have PyNative prepare operators in the thread that calls them, within the block."""
+    executor = private("_pynative_executor")
+    if not hasattr(executor, "disable_frontend_and_bprop_pipeline"):  # before 2.8
+        yield
+        return
+    before = executor.disable_frontend_and_bprop_pipeline()
+    try:
+        yield
+    finally:
+        if not before:
+            executor.enable_frontend_and_bprop_pipeline()
 
 
 def _no_strategy() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mindspore import Tensor
 
-from ms_ascend_ops.mindspore_versions import RecordingContext, private, recording_context
+from ms_ascend_ops.mindspore_versions import RecordingContext, private, recording_context, without_pipeline
 
 __all__ = ["DispatchMode"]
 
@@ -43,6 +43,7 @@ class _Recording(RecordingContext):
 
     def run_op(self, primitive: Any, result: Any, *inputs: Any) -> Any:
         if result is self.passed_on:
+            self.passed_on = self  # a later one may write in place, and so have the same result
             return result
         self.count += 1
         arguments = inputs if _is_generated(primitive) else (primitive, primitive.name, inputs)
@@ -64,6 +65,8 @@ class _EarlyDispatchMode:
     """In the place of `MsDispatchMode`."""
 
     def __enter__(self) -> Any:
+        self._alone = without_pipeline()
+        self._alone.__enter__()
         self._context = _Recording(self)
         self._active = _active(self._context)
         self._active.__enter__()
@@ -71,12 +74,26 @@ class _EarlyDispatchMode:
 
     def __exit__(self, *error: Any) -> None:
         self._active.__exit__(*error)
+        self._alone.__exit__(*error)
 
     def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
         raise NotImplementedError
 
 
-DispatchMode: Any = private("MsDispatchMode") or _EarlyDispatchMode
+class _LateDispatchMode(private("MsDispatchMode") or object):  # type: ignore[misc]
+    """`MsDispatchMode` that misses no primitive."""
+
+    def __enter__(self) -> Any:
+        self._alone = without_pipeline()
+        self._alone.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._alone.__exit__(*error)
+
+
+DispatchMode: Any = _EarlyDispatchMode if private("MsDispatchMode") is None else _LateDispatchMode
 
 
 @contextmanager

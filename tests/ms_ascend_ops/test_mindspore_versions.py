@@ -7,7 +7,8 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, ops
+from mindspore import Tensor, nn, ops
+from ms_ascend_ops.export.graphs.modes import synchronous
 
 import ms_ascend_ops
 from ms_ascend_ops import direct, registry
@@ -65,6 +66,39 @@ def test_faults_of_a_version_and_a_device(monkeypatch, version, device, expected
     monkeypatch.setattr(versions.ms, "__version__", version)
     monkeypatch.setattr(versions, "device_target", lambda: device)
     assert versions.has_fault("bfloat16 on a CPU") is expected
+
+
+def test_no_primitive_is_missed_beside_the_threads_of_pynative():
+    """MindSpore's own `MsDispatchMode` does not see that of a tensor which an operator has made in another thread."""
+    from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode  # noqa: PLC0415
+
+    class Names(DispatchMode):
+        def __ms_dispatch__(self, func, args, kwargs=None):
+            names.append(func.name)
+            return func(*args)
+
+    names = []
+    x = Tensor(np.ones((2, 3, 8), np.float32)) * 2
+    with Names():
+        y = -x
+    assert names == ["Neg"]
+    np.testing.assert_array_equal((y * 2).asnumpy(), -4)
+    assert names == ["Neg"]
+
+
+def test_a_built_in_without_a_kernel_is_found_beside_the_threads_of_pynative():
+    """Before 2.9 MindSpore reports a missing kernel at a later call, once an operator has run in another thread."""
+    from ms_ascend_ops.export.graphs.trace import trace  # noqa: PLC0415
+
+    class Norm(nn.Cell):
+        def construct(self, x):
+            return ops.rms_norm(x, Tensor(np.ones(8, np.float32)), 1e-5)[0]
+
+    x = Tensor(np.linspace(0.5, 1.5, 16, dtype=np.float32).reshape(2, 8))
+    (x * 2).asnumpy()
+    with synchronous():
+        seen = trace(Norm(), {"x": x})
+    assert [node.kind for node in seen.graph.nodes if node.kind != "TupleGetItem"] == ["RmsNorm"]
 
 
 def test_primitives_are_recorded_where_mindspore_has_no_dispatch_mode():
