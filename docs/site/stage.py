@@ -43,6 +43,7 @@ def stage(target: Path) -> None:
     for module, title in names.MODULES.items():
         own = [one for one in documented if one.module == module]
         (target / "reference" / f"{module}.rst").write_text(_reference(module, title, own), encoding="utf-8")
+    (target / "device_operators.md").write_text(_device_operators(), encoding="utf-8")
     functions = {one.name: one for one in documented if one.module == "ms_ascend_ops.ops"}
     (target / "operators/index.rst").write_text(_operator_index(functions), encoding="utf-8")
     for name in names.operators():
@@ -74,9 +75,25 @@ def _with_menu(match: re.Match[str]) -> str:
     """A part of the index, and the menu of the pages that it links to."""
     pages = [f"{text} <{page}>" for text, page in re.findall(r"\[([^\]]*)\]\(([\w.]+)\.md\)", match[2])]
     if match[1] == "Operators and reference":
-        pages += ["operators/index", *(f"reference/{module}" for module in names.MODULES)]
+        pages += ["operators/index", "device_operators", *(f"reference/{module}" for module in names.MODULES)]
     menu = "\n".join(pages)
     return f"{match[0]}\n```{{toctree}}\n:hidden:\n:caption: {match[1]}\n\n{menu}\n```\n\n" if menu else match[0]
+
+
+def _device_operators() -> str:
+    """Write the page of CANN's operators that the emulated device has, by the modules of its table."""
+    table = (ROOT / "ms_ascend_ops/device/aclnn.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^# (.+)\n", table, flags=re.MULTILINE)[3:]  # behind what the table says of itself
+    listed = {
+        title: re.findall(r"^\w+", lines, re.MULTILINE) for title, lines in zip(parts[::2], parts[1::2], strict=True)
+    }
+    count = sum(map(len, listed.values()))
+    text = f"# CANN's operators on the emulated device\n\nThere are {count}: functions (aclnn), and operators by their "
+    text += "names of the graph engine (aclop).\n"
+    for title, functions in listed.items():
+        module = re.sub(r"operators/(\w+)\.py", lambda match: match[1].replace("_", " ").capitalize(), title)
+        text += f"\n## {module.partition(':')[0]}\n\n{', '.join(f'`{name}`' for name in functions)}\n"
+    return text
 
 
 def _title(text: str, line: str = "=") -> str:

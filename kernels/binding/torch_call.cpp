@@ -58,7 +58,7 @@ struct Torch {
           isRecording(std::move(isRecording)),
           isNegative(MethodOf(isNegative)),
           requiresGradient(GetterOf(requiresGradient)),
-          abi(torch_abi::Find(library.c_str()))
+          abi(torch_abi::FindIn<torch_abi::Functions>(library.c_str()))
     {
         if (abi != nullptr) {
             dtypes = {{abi->aoti_torch_dtype_float32(), "float32"}, {abi->aoti_torch_dtype_bfloat16(), "bfloat16"},
@@ -103,26 +103,7 @@ py::object Own(PyObject* object)
     return py::reinterpret_steal<py::object>(object);
 }
 
-class TensorHandle {
-public:
-    explicit TensorHandle(const torch_abi::Functions& abi) : abi_(&abi) {}
-    TensorHandle(TensorHandle&& other) noexcept : abi_(other.abi_), handle_(std::exchange(other.handle_, nullptr)) {}
-    TensorHandle(const TensorHandle&) = delete;
-    TensorHandle& operator=(const TensorHandle&) = delete;
-    ~TensorHandle()
-    {
-        if (handle_ != nullptr) {
-            abi_->aoti_torch_delete_tensor_object(handle_);
-        }
-    }
-
-    torch_abi::Handle Get() const { return handle_; }
-    torch_abi::Handle* Address() { return &handle_; }
-
-private:
-    const torch_abi::Functions* abi_;
-    torch_abi::Handle handle_ = nullptr;
-};
+using torch_abi::TensorHandle;
 
 class DirectCall {
 public:

@@ -1,11 +1,9 @@
 /*!
  * Calls of aclnn functions on torch_npu's tensors from torch_npu's queue: the calling thread goes on at once.
  */
-#include <dlfcn.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,144 +17,15 @@
 
 #include "binding/attribute_variants.h"
 #include "binding/python_call.h"
+#include "binding/torch_abi.h"
+#include "binding/torch_npu_queue.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
 
+using torch_abi::TensorHandle;
+
 constexpr size_t MOST_FORMS = 4096;  // that are remembered for one operator
-constexpr int WORKSPACE_GREW = -1;   // a status of ours, in the place of one of CANN's
-
-// Of torch_npu's C++, declared without its headers: what its guide to operators of one's own uses, found in the library
-// that the process has loaded (torch_npu/csrc/core/npu/NPUStream.h, torch_npu/csrc/framework/OpCommand.h).
-struct Queue {
-    // NPUStream: a device (its kind, then its number) and an id. As that has a destructor of its own, so has this: it
-    // decides how a result is returned: into memory of the caller, which has room for more than is there today.
-    struct Stream {
-        ~Stream() {}
-        std::array<int8_t, 2> device;
-        int64_t id;
-        std::array<int64_t, 6> room;
-    };
-
-    Stream (*current)(int8_t device);
-    void* (*handle)(const Stream* stream, bool waits);
-    void (*put)(const std::string& name, const std::function<int()>& function, bool waits);
-
-    // Null where this release of torch_npu has other functions.
-    static std::shared_ptr<Queue> Find(const std::string& library)
-    {
-        void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-        if (loaded == nullptr) {
-            return nullptr;
-        }
-        auto found = std::make_shared<Queue>();
-        const auto find = [loaded](auto& function, const char* symbol) {
-            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(loaded, symbol));
-            return function != nullptr;
-        };
-        const bool all = find(found->current, "_ZN7c10_npu19getCurrentNPUStreamEa") &&
-                         find(found->handle, "_ZNK7c10_npu9NPUStream6streamEb") &&
-                         find(found->put,
-                              "_ZN6at_npu6native9OpCommand10RunOpApiV2ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcE"
-                              "SaIcEEERKSt8functionIFivEEb");
-        return all ? found : nullptr;
-    }
-};
-
-// Functions of CANN and of the package, by their addresses.
-struct Functions {
-    void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
-                          void*);
-    int32_t (*destroyTensor)(const void*);
-    // A generated function of the kernel library, which calls the one behind it (codegen/host.py).
-    int (*prepare)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
-    void* getWorkspaceSize;
-    int (*launch)(void*, uint64_t, void*, void*);
-};
-
-struct Description {
-    int32_t dtype;
-    std::vector<int64_t> sizes;
-    std::vector<int64_t> strides;
-    int64_t reach;  // as much of the memory as the tensor reaches, in elements
-};
-
-// A call for tensors of given forms, but for their addresses. Nothing of it is Python's: torch_npu's thread runs it.
-struct QueuedLaunch {
-    std::string name;
-    Functions functions;
-    std::vector<std::optional<Description>> tensors;  // inputs, then outputs; none where one is absent
-    size_t inputs;
-    std::vector<int64_t> integers;
-    std::vector<double> reals;
-    std::vector<std::pair<bool, size_t>> attributes;  // whether it is real, and where it stands
-    uint64_t workspaceBytes;
-    int32_t layout;
-
-    int Run(const std::vector<void*>& addresses, void* workspace, void* stream) const
-    {
-        std::vector<void*> given;
-        std::vector<void*> results;
-        struct Owner {
-            const QueuedLaunch& launch;
-            std::vector<void*> made{};
-            ~Owner()
-            {
-                for (const void* tensor : made) {
-                    launch.functions.destroyTensor(tensor);
-                }
-            }
-        } owner{*this};
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            void* made = nullptr;
-            if (tensors[i]) {
-                const Description& form = *tensors[i];
-                made = functions.createTensor(form.sizes.data(), form.sizes.size(), form.dtype, form.strides.data(), 0,
-                                              layout, &form.reach, 1, addresses[i]);
-                owner.made.push_back(made);
-            }
-            (i < inputs ? given : results).push_back(made);
-        }
-        for (const auto& [isReal, place] : attributes) {
-            given.push_back(isReal ? static_cast<void*>(const_cast<double*>(&reals[place]))
-                                   : static_cast<void*>(const_cast<int64_t*>(&integers[place])));
-        }
-        uint64_t bytes = 0;
-        void* executor = nullptr;
-        const int prepared =
-            functions.prepare(functions.getWorkspaceSize, std::move(given), std::move(results), &bytes, &executor);
-        if (prepared != 0) {
-            return prepared;
-        }
-        if (bytes > workspaceBytes) {
-            std::fprintf(stderr, "ms_ascend_ops: %s: CANN asks for a workspace of %llu bytes, at first it was %llu\n",
-                         name.c_str(), static_cast<unsigned long long>(bytes),
-                         static_cast<unsigned long long>(workspaceBytes));
-            return WORKSPACE_GREW;
-        }
-        return functions.launch(workspace, bytes, executor, stream);
-    }
-};
-
-// Of a tensor.
-struct Names {
-    py::str shape = "shape";
-    py::str stride = "stride";
-    py::str dtype = "dtype";
-    py::str device = "device";
-    py::str newEmpty = "new_empty";
-    py::str dataPtr = "data_ptr";
-    py::tuple keywords = py::make_tuple("dtype");
-};
-
-// Python's functions of torch_npu.
-struct Npu {
-    py::object layoutOf;
-    py::object currentDevice;
-    py::object setDevice;
-    py::object byteType;
-    Names names{};
-};
 
 py::object Owned(PyObject* object)
 {
@@ -166,63 +35,124 @@ py::object Owned(PyObject* object)
     return py::reinterpret_steal<py::object>(object);
 }
 
+// What is needed of PyTorch and torch_npu.
+class Npu {
+public:
+    // None where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
+    static std::shared_ptr<Npu> Find(const std::string& torch, const std::string& torchNpu, py::object toHandle,
+                                     py::object toTensors, py::object currentDevice, py::object setDevice)
+    {
+        auto npu = std::make_shared<Npu>();
+        npu->library_ = torch_abi::Loaded(torch.c_str());
+        npu->abi = torch_abi::FindIn<torch_abi::TensorFunctions>(torch.c_str());
+        npu->queue = Queue::Find(torchNpu.c_str());
+        if (npu->abi == nullptr || npu->queue == nullptr) {
+            return nullptr;
+        }
+        npu->deviceType = npu->Constant("aoti_torch_device_type_privateuse1");
+        npu->byteType = npu->DType("uint8");
+        npu->toHandle_ = std::move(toHandle);
+        npu->toTensors_ = std::move(toTensors);
+        npu->currentDevice = std::move(currentDevice);
+        npu->setDevice = std::move(setDevice);
+        return npu;
+    }
+
+    int32_t DType(const std::string& name) const { return Constant("aoti_torch_dtype_" + name); }
+
+    // The capsules of these functions hold the handle, and do not own it.
+    TensorHandle HandleOf(PyObject* tensor) const
+    {
+        const py::object capsule = Owned(PyObject_CallOneArg(toHandle_.ptr(), tensor));
+        void* const handle = PyCapsule_GetPointer(capsule.ptr(), nullptr);
+        if (handle == nullptr) {
+            throw py::error_already_set();
+        }
+        return TensorHandle(*abi, static_cast<torch_abi::Handle>(handle));
+    }
+
+    // One, or a tuple of several.
+    py::object TensorsOf(std::vector<TensorHandle> handles) const
+    {
+        py::list capsules(handles.size());
+        for (size_t i = 0; i < handles.size(); ++i) {
+            capsules[i] = py::capsule(static_cast<const void*>(handles[i].Get()));
+        }
+        const py::object tensors = Owned(PyObject_CallOneArg(toTensors_.ptr(), capsules.ptr()));
+        for (TensorHandle& handle : handles) {
+            handle.Release();  // that function has deleted it
+        }
+        return handles.size() == 1 ? py::object(tensors[py::int_(0)]) : py::tuple(tensors);
+    }
+
+    std::unique_ptr<torch_abi::TensorFunctions> abi;
+    std::shared_ptr<Queue> queue;
+    py::object currentDevice;
+    py::object setDevice;
+    int32_t deviceType = 0;
+    int32_t byteType = 0;
+
+private:
+    int32_t Constant(const std::string& name) const
+    {
+        int32_t (*function)() = nullptr;
+        if (!torch_abi::Find(library_, function, name.c_str())) {
+            throw std::runtime_error("PyTorch has no function " + name);
+        }
+        return function();
+    }
+
+    void* library_ = nullptr;
+    py::object toHandle_;
+    py::object toTensors_;
+};
+
+// Tensors of a call, none where one is absent.
+using Handles = std::vector<std::optional<TensorHandle>>;
+
 // What calls with the same attributes and forms of tensors have in common.
 class Form {
 public:
-    using Results = std::vector<std::pair<py::object, py::object>>;  // sizes and dtype
-
-    Form(std::shared_ptr<Npu> npu, std::shared_ptr<Queue> queue, std::shared_ptr<QueuedLaunch> launch,
-         py::object device, Results results, std::vector<int> layouts)
-        : npu_(std::move(npu)),
-          queue_(std::move(queue)),
-          launch_(std::move(launch)),
-          device_(std::move(device)),
-          index_(py::cast<int>(device_.attr("index"))),
-          results_(std::move(results)),
-          layouts_(std::move(layouts))
-    {}
-
-    // Whether the tensors are on its device, and their elements lie as PyTorch says.
-    bool Fits(PyObject* const* tensors, size_t count) const
+    Form(std::shared_ptr<Npu> npu, std::shared_ptr<QueuedLaunch> launch, int device,
+         const std::vector<std::string>& dtypes, std::vector<int64_t> layouts)
+        : npu_(std::move(npu)), launch_(std::move(launch)), device_(device), layouts_(std::move(layouts))
     {
-        for (size_t i = 0; i < count; ++i) {
-            if (tensors[i] == Py_None) {
-                continue;
-            }
-            if (!Owned(PyObject_GetAttr(tensors[i], npu_->names.device.ptr())).equal(device_)) {
-                return false;
-            }
-            if (launch_->tensors[i]->sizes.size() > 1 && !IsPlain(tensors[i])) {
-                return false;
-            }
-        }
-        return true;
+        std::transform(dtypes.begin(), dtypes.end(), std::back_inserter(dtypes_),
+                       [this](const std::string& name) { return npu_->DType(name); });
     }
 
-    py::object Launch(PyObject* const* tensors, size_t count) const
+    const std::shared_ptr<Npu>& Library() const { return npu_; }
+
+    // The results, or none where somebody else has to say what is wrong with the call.
+    std::optional<std::vector<TensorHandle>> Launch(const Handles& tensors) const
     {
-        const OnDevice here(*npu_, index_);
+        const OnDevice here(*npu_, device_);
+        const py::gil_scoped_release release;  // the queue may be full
         std::vector<void*> addresses(launch_->tensors.size(), nullptr);
-        PyObject* first = nullptr;
-        for (size_t i = 0; i < count; ++i) {
-            if (tensors[i] != Py_None) {
-                addresses[i] = Address(tensors[i]);
-                first = first == nullptr ? tensors[i] : first;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            // Others than those of several dims have no layout of CANN's.
+            if (tensors[i] && ((launch_->tensors[i]->sizes.size() > 1 && !IsPlain(*tensors[i])) ||
+                               npu_->abi->aoti_torch_get_data_ptr(tensors[i]->Get(), &addresses[i]) != 0)) {
+                return std::nullopt;
             }
         }
-        py::tuple results(results_.size());
-        for (size_t i = 0; i < results_.size(); ++i) {
-            py::object made = Empty(first, results_[i].first, results_[i].second);
-            addresses[launch_->inputs + i] = Address(made.ptr());
-            results[i] = std::move(made);
+        std::vector<TensorHandle> results;
+        for (size_t i = 0; i < dtypes_.size(); ++i) {
+            const Description& form = *launch_->tensors[launch_->inputs + i];
+            results.emplace_back(*npu_->abi);
+            if (!Empty(form.sizes, form.strides, dtypes_[i], results.back(), addresses[launch_->inputs + i])) {
+                return std::nullopt;
+            }
         }
         // It may go at the end of this function: later work of the stream, which may get that memory, is queued later.
-        py::object workspace;
-        if (launch_->workspaceBytes > 0) {
-            workspace = Empty(first, py::int_(launch_->workspaceBytes), npu_->byteType);
+        TensorHandle workspace(*npu_->abi);
+        void* space = nullptr;
+        if (launch_->workspaceBytes > 0 &&
+            !Empty({static_cast<int64_t>(launch_->workspaceBytes)}, {1}, npu_->byteType, workspace, space)) {
+            return std::nullopt;
         }
-        Put(std::move(addresses), workspace ? Address(workspace.ptr()) : nullptr);
-        return results.size() > 1 ? py::object(std::move(results)) : py::object(results[0]);
+        Put(std::move(addresses), space);
+        return results;
     }
 
 private:
@@ -256,33 +186,23 @@ private:
         int index_;
     };
 
-    bool IsPlain(PyObject* tensor) const
+    bool IsPlain(const TensorHandle& tensor) const
     {
-        const int layout = py::cast<int>(Owned(PyObject_CallOneArg(npu_->layoutOf.ptr(), tensor)));
-        return std::find(layouts_.begin(), layouts_.end(), layout) != layouts_.end();
+        return std::find(layouts_.begin(), layouts_.end(), npu_->queue->layoutOf(tensor.Get())) != layouts_.end();
     }
 
-    void* Address(PyObject* tensor) const
+    bool Empty(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int32_t dtype,
+               TensorHandle& made, void*& address) const
     {
-        const py::object number = Owned(PyObject_CallMethodNoArgs(tensor, npu_->names.dataPtr.ptr()));
-        void* const address = PyLong_AsVoidPtr(number.ptr());
-        if (address == nullptr && PyErr_Occurred() != nullptr) {
-            throw py::error_already_set();
-        }
-        return address;
-    }
-
-    py::object Empty(PyObject* like, const py::object& sizes, const py::object& dtype) const
-    {
-        const std::array<PyObject*, 3> arguments{like, sizes.ptr(), dtype.ptr()};
-        return Owned(
-            PyObject_VectorcallMethod(npu_->names.newEmpty.ptr(), arguments.data(), 2, npu_->names.keywords.ptr()));
+        const torch_abi::TensorFunctions& abi = *npu_->abi;
+        return abi.aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype,
+                                            npu_->deviceType, device_, made.Address()) == 0 &&
+               abi.aoti_torch_get_data_ptr(made.Get(), &address) == 0;
     }
 
     void Put(std::vector<void*> addresses, void* workspace) const
     {
-        const py::gil_scoped_release release;  // the queue may be full
-        const Queue::Stream stream = queue_->current(static_cast<int8_t>(index_));
+        const Queue::Stream stream = npu_->queue->current(static_cast<int8_t>(device_));
         struct Pending {
             std::shared_ptr<const QueuedLaunch> launch;
             std::vector<void*> addresses;
@@ -290,19 +210,17 @@ private:
             void* stream;
         };
         auto pending = std::make_shared<const Pending>(
-            Pending{launch_, std::move(addresses), workspace, queue_->handle(&stream, false)});
-        queue_->put(
+            Pending{launch_, std::move(addresses), workspace, npu_->queue->handle(&stream, false)});
+        npu_->queue->put(
             launch_->name,
             [pending] { return pending->launch->Run(pending->addresses, pending->workspace, pending->stream); }, false);
     }
 
     std::shared_ptr<Npu> npu_;
-    std::shared_ptr<Queue> queue_;
     std::shared_ptr<QueuedLaunch> launch_;
-    py::object device_;
-    int index_;
-    Results results_;
-    std::vector<int> layouts_;
+    int device_;
+    std::vector<int32_t> dtypes_;  // of the results
+    std::vector<int64_t> layouts_;
 };
 
 class NpuCall {
@@ -319,26 +237,21 @@ public:
         if (variant == AttributeVariants::MOST) {
             return Run(run_, arguments, count);
         }
-        std::vector<int64_t> key{static_cast<int64_t>(variant)};
-        for (size_t i = 0; i < tensors; ++i) {
-            Append(key, arguments[i]);
-        }
-        const auto found = forms_.find(key);
-        if (found != forms_.end()) {
-            const std::shared_ptr<Form> form = found->second;  // another thread may forget it
-            if (form->Fits(arguments, tensors)) {
-                return form->Launch(arguments, tensors);
+        std::optional<std::vector<int64_t>> key;
+        if (npu_ != nullptr) {
+            const Handles handles = HandlesOf(arguments, tensors);
+            key = KeyOf(variant, handles);
+            const auto found = key ? forms_.find(*key) : forms_.end();
+            if (found != forms_.end()) {
+                const std::shared_ptr<Form> form = found->second;  // another thread may forget it
+                if (auto results = form->Launch(handles)) {
+                    return npu_->TensorsOf(std::move(*results));
+                }
             }
         }
         py::object results = Run(run_, arguments, count);  // which checks everything
         if (results.ptr() != Py_NotImplemented) {
-            const py::object form = Run(prepare_, arguments, count);
-            if (!form.is_none()) {
-                if (forms_.size() >= MOST_FORMS) {
-                    forms_.clear();
-                }
-                forms_[std::move(key)] = py::cast<std::shared_ptr<Form>>(form);
-            }
+            Remember(arguments, count, variant);
         }
         return results;
     }
@@ -357,34 +270,70 @@ private:
         return Owned(PyObject_Vectorcall(function.ptr(), arguments, count, nullptr));
     }
 
-    void Append(std::vector<int64_t>& key, PyObject* tensor) const
+    void Remember(PyObject* const* arguments, size_t count, size_t variant)
     {
-        if (tensor == Py_None) {
-            key.push_back(-1);
+        const py::object made = Run(prepare_, arguments, count);
+        if (made.is_none()) {
             return;
         }
-        // There is one object of a dtype.
-        key.push_back(reinterpret_cast<int64_t>(Owned(PyObject_GetAttr(tensor, names_.dtype.ptr())).ptr()));
-        const py::object device = Owned(PyObject_GetAttr(tensor, names_.device.ptr()));
-        key.push_back(PyObject_Hash(device.ptr()));
-        const py::object sizes = Owned(PyObject_GetAttr(tensor, names_.shape.ptr()));
-        const py::object strides = Owned(PyObject_CallMethodNoArgs(tensor, names_.stride.ptr()));
-        key.push_back(PyTuple_GET_SIZE(sizes.ptr()));
-        for (const py::object& numbers : {sizes, strides}) {
-            for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers.ptr()); ++i) {
-                key.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(numbers.ptr(), i)));
+        const auto form = py::cast<std::shared_ptr<Form>>(made);
+        npu_ = form->Library();
+        auto key = KeyOf(variant, HandlesOf(arguments, std::min(count, count_)));
+        if (key) {
+            if (forms_.size() >= MOST_FORMS) {
+                forms_.clear();
             }
-        }
-        if (PyErr_Occurred() != nullptr) {
-            throw py::error_already_set();
+            forms_[std::move(*key)] = form;
         }
     }
 
-    Names names_;
+    Handles HandlesOf(PyObject* const* tensors, size_t count) const
+    {
+        Handles handles(count);
+        for (size_t i = 0; i < count; ++i) {
+            if (tensors[i] != Py_None) {
+                handles[i].emplace(npu_->HandleOf(tensors[i]));
+            }
+        }
+        return handles;
+    }
+
+    // None where PyTorch cannot tell, as of sizes that are symbols.
+    std::optional<std::vector<int64_t>> KeyOf(size_t variant, const Handles& tensors) const
+    {
+        const torch_abi::TensorFunctions& abi = *npu_->abi;
+        std::vector<int64_t> key{static_cast<int64_t>(variant)};
+        for (const std::optional<TensorHandle>& tensor : tensors) {
+            if (!tensor) {
+                key.push_back(-1);
+                continue;
+            }
+            int64_t rank = 0;
+            int32_t dtype = 0;
+            int32_t type = 0;
+            int32_t index = 0;
+            int64_t* sizes = nullptr;
+            int64_t* strides = nullptr;
+            if (abi.aoti_torch_get_dim(tensor->Get(), &rank) != 0 ||
+                abi.aoti_torch_get_dtype(tensor->Get(), &dtype) != 0 ||
+                abi.aoti_torch_get_device_type(tensor->Get(), &type) != 0 ||
+                abi.aoti_torch_get_device_index(tensor->Get(), &index) != 0 ||
+                abi.aoti_torch_get_sizes(tensor->Get(), &sizes) != 0 ||
+                abi.aoti_torch_get_strides(tensor->Get(), &strides) != 0) {
+                return std::nullopt;
+            }
+            key.insert(key.end(), {rank, dtype, type, index});
+            key.insert(key.end(), sizes, sizes + rank);
+            key.insert(key.end(), strides, strides + rank);
+        }
+        return key;
+    }
+
     size_t count_;        // of all inputs
     py::object run_;      // the same for any tensor, with every check
     py::object prepare_;  // after that has run: a Form, or None
     AttributeVariants variants_;
+    std::shared_ptr<Npu> npu_;  // null until there is a form
     std::unordered_map<std::vector<int64_t>, std::shared_ptr<Form>, Hash> forms_;
 };
 
@@ -430,9 +379,6 @@ std::shared_ptr<QueuedLaunch> MakeLaunch(const std::string& name, const std::vec
 
 void BindTorchNpuCall(py::module_& module)
 {
-    py::class_<Queue, std::shared_ptr<Queue>>(module, "NpuQueue", "torch_npu's queue of work for its streams.")
-        .def_static("find", &Queue::Find, py::arg("library"),
-                    "That of a library that is loaded, or None where it has other functions.");
     py::class_<QueuedLaunch, std::shared_ptr<QueuedLaunch>>(
         module, "QueuedLaunch",
         "A call of an aclnn function, but for the addresses of its tensors.\n\n"
@@ -440,18 +386,17 @@ void BindTorchNpuCall(py::module_& module)
         "aclnnXGetWorkspaceSize, that, and aclnnX. `tensors`: dtype, sizes, strides and reach of inputs, then outputs.")
         .def(py::init(&MakeLaunch), py::arg("name"), py::arg("functions"), py::arg("tensors"), py::arg("inputs"),
              py::arg("attributes"), py::arg("workspace_bytes"), py::arg("layout"));
-    py::class_<Npu, std::shared_ptr<Npu>>(module, "Npu", "Functions of torch_npu, and the dtype of bytes.")
-        .def(py::init([](py::object layoutOf, py::object currentDevice, py::object setDevice, py::object byteType) {
-                 return std::make_shared<Npu>(
-                     Npu{std::move(layoutOf), std::move(currentDevice), std::move(setDevice), std::move(byteType)});
-             }),
-             py::arg("layout_of"), py::arg("current_device"), py::arg("set_device"), py::arg("byte_type"));
+    py::class_<Npu, std::shared_ptr<Npu>>(module, "Npu", "What is needed of PyTorch and torch_npu.")
+        .def_static("find", &Npu::Find, py::arg("torch"), py::arg("torch_npu"), py::arg("to_handle"),
+                    py::arg("to_tensors"), py::arg("current_device"), py::arg("set_device"),
+                    "Those of two libraries that are loaded, or None where one has other functions.\n\n"
+                    "`to_handle` makes a capsule of a tensor, `to_tensors` a list of tensors of such capsules, whose "
+                    "handles it deletes.");
     py::class_<Form, std::shared_ptr<Form>>(
-        module, "NpuForm", "A launch with its device, the sizes and dtypes of its results, and layouts it can read.")
-        .def(py::init<std::shared_ptr<Npu>, std::shared_ptr<Queue>, std::shared_ptr<QueuedLaunch>, py::object,
-                      Form::Results, std::vector<int>>(),
-             py::arg("npu"), py::arg("queue"), py::arg("launch"), py::arg("device"), py::arg("results"),
-             py::arg("layouts"));
+        module, "NpuForm", "A launch on a device, the dtypes of its results, and layouts that it can read.")
+        .def(py::init<std::shared_ptr<Npu>, std::shared_ptr<QueuedLaunch>, int, const std::vector<std::string>&,
+                      std::vector<int64_t>>(),
+             py::arg("npu"), py::arg("launch"), py::arg("device"), py::arg("dtypes"), py::arg("layouts"));
     module.def(
         "npu_call",
         [](size_t count, py::object run, py::object prepare) {

@@ -1,15 +1,12 @@
-"""What CANN's own operators take on a chip, by a roofline: a launch, and the longer of their bytes and their products.
+"""Bytes and FLOPs of CANN's own operators, as calls of the device have them, for what they take on a chip.
 
-Bytes are those of every tensor of a call once, at the bandwidth of HBM; products of matrices, convolutions and
-attention count 2 FLOPs a multiplication, at the peak of the cube cores. Both are multiplied by what published times of
-CANN's kernels are over that bound in the middle (`Chip.cann_memory_ratio`, `cann_cube_ratio`). The kernels themselves
-are not here to be looked at.
+Bytes are those of every tensor of a call once; products of matrices, convolutions and attention count 2 FLOPs a
+multiplication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,8 +14,9 @@ from ms_ascend_ops.device.aclnn_table import rows
 from ms_ascend_ops.device.operators.internal_kernels import LAYOUTS, divided
 from ms_ascend_ops.device.operators.memory import DTYPES, Tensor
 from ms_ascend_ops.profiler.chip import Chip
+from ms_ascend_ops.profiler.roofline import Cost, roofline
 
-__all__ = ["Cost", "cost", "flops", "tensor_bytes", "tensors_of"]
+__all__ = ["cost", "flops", "tensor_bytes", "tensors_of"]
 
 _GRAPH_ENGINE, _INTERNAL = "aclop:", "internal:"
 _CAUSAL = (2, 3)  # sparseMode: half of the scores are hidden
@@ -26,16 +24,6 @@ _BACKWARD = 2.5  # five products in the gradient of attention, two in attention 
 _KEYS_AXIS = {"BSH": 1, "BSND": 1, "SBH": 0, "BNSD": 2, "BNSD_BSND": 2}
 
 Named = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """A predicted time. bound: what it comes from, "HBM", "cube" or "launch"."""
-
-    us: float
-    bound: str
-    bytes: float
-    flops: float
 
 
 def cost(name: str, values: Sequence[Any], chip: Chip) -> Cost:
@@ -47,12 +35,9 @@ def cost(name: str, values: Sequence[Any], chip: Chip) -> Cost:
         chip: on which.
     """
     named = _named(name, values)
-    count, work = _bytes(name, named), flops(name, values)
-    memory = chip.cann_memory_ratio * count / (chip.hbm_gb_per_s * chip.hbm_efficiency * 1e3)
-    cube = chip.cann_cube_ratio * work / _flops_per_us(chip, named)
-    longest = max(memory, cube)
-    bound = "launch" if longest < chip.launch_us else "cube" if cube > memory else "HBM"
-    return Cost(chip.launch_us + longest, bound, count, work)
+    first = next((tensor for value in named.values() for tensor in tensors_of(value)), None)
+    width = DTYPES[first.code][1].itemsize if first is not None and first.code in DTYPES else 2
+    return roofline(chip, _bytes(name, named), flops(name, values), width)
 
 
 def flops(name: str, values: Sequence[Any]) -> float:
@@ -114,14 +99,6 @@ def _bytes(name: str, named: Named) -> float:
 
 def _lengths(tensor: Tensor) -> Any:
     return tensor.read().reshape(-1)
-
-
-def _flops_per_us(chip: Chip, named: Named) -> float:
-    """Return the peak for the first tensor's dtype: float32 takes longer than 16 bits, int8 half as long."""
-    first = next((tensor for value in named.values() for tensor in tensors_of(value)), None)
-    width = DTYPES[first.code][1].itemsize if first is not None and first.code in DTYPES else 2
-    share = chip.cube.float_share if width >= 4 else 2.0 if width == 1 else 1.0
-    return 2.0 * chip.cube.macs_per_cycle * chip.cube.cores * chip.clock_ghz * 1e3 * share
 
 
 def _product(left: Tensor, out: Tensor) -> float:

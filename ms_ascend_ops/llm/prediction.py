@@ -5,9 +5,8 @@ launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layer
 networks of one and two layers are recorded, and what the second of them adds is a layer of its kind. Of a mixture of
 experts each gets as many tokens as the others.
 
-The stock network is what a user of MindSpore writes, one operator of CANN after the other. Products take what ours
-take; of anything else the least that it may: a launch, and its bytes at the full bandwidth of HBM. So the gain that is
-predicted is a lower bound, as far as the model of the chip is right.
+The stock network is what a user of MindSpore writes, one operator of CANN after the other. Each takes what the roofline
+gives (profiler/roofline.py), as in a trace of the emulated device.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.prediction import Prediction, predict
 from ms_ascend_ops.profiler.record import Recorder, request
+from ms_ascend_ops.profiler.roofline import roofline
 
 __all__ = ["PRESETS", "TYPES", "StepPrediction", "launches_of", "predict_launch", "predict_step"]
 
@@ -124,7 +124,7 @@ def predict_step(
     parts = dict(sorted(parts.items(), key=lambda part: -part[1]))
     first = next(iter(parts))
     longest = max((p for _, launches in recorded for name, p in launches if name == first), key=lambda p: p.us)
-    stock = _stock(config, kind, batch, tokens, context, chip, predicted)
+    stock = _stock(config, kind, batch, tokens, context, chip)
     return StepPrediction(
         us=us,
         launches=sum(count * len(launches) for count, launches in recorded),
@@ -259,35 +259,33 @@ def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder)
 
 
 def _stock(
-    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip,
-    predicted: Callable[[Iterable[Launch]], list[tuple[str, Prediction]]],
-) -> tuple[dict[str, float], int]:  # fmt: skip
+    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip
+) -> tuple[dict[str, float], int]:
     """Time by group of operators, and launches, of the network as one writes it with stock operators."""
     rows = batch * tokens
     query, keys = config.query_size, config.key_size
     hidden = rows * config.hidden
     heads, key_heads = rows * query, rows * keys
-    dtype, _ = TYPES[kind]
 
     def product(rows: int, width: int, depth: int, weights: str = kind) -> float:
-        recorder = NetworkRecorder()
-        _linear(weights, width, depth)(recorder, _hollow(dtype, rows, depth))
-        return _sum([(1, predicted(recorder.launches))])
+        bits = TYPES[weights][1]
+        scales = {0: 0, 8: 1, 4: 2}[bits]  # of a group, and with 4 bits its offset
+        held = width * depth * ((bits or 16) / 8 + 2 * scales / _GROUP)
+        return roofline(chip, held + 2 * rows * (depth + width), 2 * rows * width * depth).us
 
-    def batched(width: int, depth: int, transposed: bool) -> float:
-        recorder = NetworkRecorder()
-        left = _hollow(dtype, batch * config.heads, tokens, depth)
-        shape = (width, depth) if transposed else (depth, width)
-        recorder.matmul(left, _hollow(dtype, batch * config.heads, *shape), transpose_weight=transposed)
-        return _sum([(1, predicted(recorder.launches))])
+    def batched(width: int, depth: int) -> float:
+        count = batch * config.heads
+        moved = 2 * count * (tokens * depth + depth * width + tokens * width)
+        return roofline(chip, moved, 2 * count * tokens * width * depth).us
 
-    def least(*elements: float) -> list[float]:
-        return [_least(count, chip) for count in elements]
+    def moving(*elements: float) -> list[float]:
+        """Return the times of operators that move so many elements of 16 bits."""
+        return [roofline(chip, 2 * count).us for count in elements]
 
     def norm(elements: int, rows: int) -> list[float]:
         """Return the times of its 8 operators: elements of 16 bits that they read and write, half of them as floats."""
         many = (3, 4, 2, 4, 3, 2)
-        return least(*(count * elements for count in many), 2 * rows, 2 * rows)
+        return moving(*(count * elements for count in many), 2 * rows, 2 * rows)
 
     def attention(window: int) -> dict[str, list[float]]:
         """Return the times of what depends on the window: of one token the keys in it are sliced off."""
@@ -295,16 +293,16 @@ def _stock(
         cached, repeated = batch * seen * keys, batch * seen * query
         scores = batch * config.heads * tokens * seen
         return {
-            "repeated keys and values": least(cached + repeated) * 2 if query != keys else [],
-            "attention: products": [batched(seen, config.head_size, True), batched(config.head_size, seen, False)],
-            "attention: scale, mask, softmax, casts": least(*(count * scores for count in (2, 3, 3, 4, 3))),
+            "repeated keys and values": moving(cached + repeated) * 2 if query != keys else [],
+            "attention: products": [batched(seen, config.head_size), batched(config.head_size, seen)],
+            "attention: scale, mask, softmax, casts": moving(*(count * scores for count in (2, 3, 3, 4, 3))),
         }
 
     def feed_forward() -> dict[str, list[float]]:
         size, width = config.feed_forward, config.hidden
         if not config.experts:
             products = [product(rows, size, width), product(rows, size, width), product(rows, width, size)]
-            return {"MatMul": products, "SiLU, Mul": least(2 * rows * size, 3 * rows * size)}
+            return {"MatMul": products, "SiLU, Mul": moving(2 * rows * size, 3 * rows * size)}
         # The experts that have tokens one after the other: those are gathered, and their results weighted and added.
         entries = rows * config.experts_used
         experts = min(config.experts, entries)
@@ -313,9 +311,9 @@ def _stock(
         scores = rows * config.experts
         return {
             "MatMul": [product(rows, config.experts, width, weights), *products * experts],
-            "SiLU, Mul": least(2 * own * size, 3 * own * size) * experts,
-            "experts: softmax, top k": least(2 * scores, scores + 3 * entries, 2 * entries, 3 * entries),
-            "experts: gather, weights, add": least(*(count * own * width for count in (2, 2, 3))) * experts,
+            "SiLU, Mul": moving(2 * own * size, 3 * own * size) * experts,
+            "experts: softmax, top k": moving(2 * scores, scores + 3 * entries, 2 * entries, 3 * entries),
+            "experts: gather, weights, add": moving(*(count * own * width for count in (2, 2, 3))) * experts,
         }
 
     norms = len(NORMS[config.family.norms]) * norm(hidden, rows)
@@ -328,10 +326,10 @@ def _stock(
             product(rows, query, config.hidden), product(rows, keys, config.hidden), product(rows, keys, config.hidden),
             product(rows, config.hidden, query),
         ],
-        "rotary embedding in 7 operators": least(*rotary),
-        "cache": least(2 * key_heads) * 2,
-        "transposes": least(*(2 * count for count in (heads, key_heads, key_heads, heads))) if tokens > 1 else [],
-        "residual": least(3 * hidden) * 2,
+        "rotary embedding in 7 operators": moving(*rotary),
+        "cache": moving(2 * key_heads) * 2,
+        "transposes": moving(*(2 * count for count in (heads, key_heads, key_heads, heads))) if tokens > 1 else [],
+        "residual": moving(3 * hidden) * 2,
     }  # fmt: skip
     last = norm(hidden, rows)
     groups = [(config.layers, alike), (config.layers, feed_forward()), (1, {"RMSNorm in 8 operators": last})]
@@ -344,8 +342,3 @@ def _stock(
                 times[name] += count * sum(some)
     launches = sum(count * len(some) for count, group in groups for some in group.values())
     return dict(sorted(times.items(), key=lambda part: -part[1])), launches
-
-
-def _least(elements: float, chip: Chip) -> float:
-    """Microseconds of an operator that moves so many elements of 16 bits: a launch, and HBM at its full bandwidth."""
-    return chip.launch_us + 2 * elements / (chip.hbm_gb_per_s * 1e3)

@@ -92,10 +92,10 @@ def prepared(operator: Operator, tensors: Sequence[torch.Tensor | None], values:
 
     None where this torch_npu has no such queue, as 2.6 for PyTorch of the old C++ ABI.
     """
-    queue, call = _queue(), _calls.get(_key(operator, tensors, values))
-    if queue is None or call is None:
+    library, call = _library(), _calls.get(_key(operator, tensors, values))
+    if library is None or call is None:
         return None
-    return native().NpuForm(_npu(), queue, call.launch.queued(), call.device, call.results, list(_PLAIN))
+    return native().NpuForm(library, call.launch.queued(), call.device.index, call.dtypes, _PLAIN)
 
 
 def _key(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> tuple[Any, ...]:
@@ -116,6 +116,7 @@ class _Call:
                 )
         attributes, results = operator.results(tensors, values, torch.device("meta"))
         self.results = [(tuple(tensor.shape), tensor.dtype) for tensor in results]
+        self.dtypes = [operator.dtype_name(tensor) for tensor in results]
         self.launch = aclnn.Launch(
             _operator(operator, _soc(self.device)),
             [None if tensor is None else _described(operator, tensor) for tensor in tensors],
@@ -157,16 +158,12 @@ def _format() -> Any:
 
 
 @cache
-def _queue() -> Any:
-    return native().NpuQueue.find("libtorch_npu.so")
-
-
-@cache
-def _npu() -> Any:
+def _library() -> Any:
     import torch_npu  # noqa: PLC0415
 
-    c = torch_npu._C
-    return native().Npu(_layout, c._npu_getDevice, c._npu_setDevice, torch.uint8)
+    npu, aoti = torch_npu._C, torch._C._aoti
+    functions = aoti.unsafe_alloc_void_ptr_from_tensor, aoti.alloc_tensors_by_stealing_from_void_ptrs
+    return native().Npu.find("libtorch_cpu.so", "libtorch_npu.so", *functions, npu._npu_getDevice, npu._npu_setDevice)
 
 
 @cache

@@ -36,8 +36,8 @@ def test_eps_is_another_name_of_epsilon(name):
     assert "epsilon=0.25" in repr(layer(*sizes, eps=0.25))
     with pytest.raises(TypeError, match=f"^{name}: eps is another name of epsilon, got both$"):
         layer(*sizes, eps=0.25, epsilon=0.25)
-    position = list(inspect.signature(layer).parameters).index("epsilon")
-    defaults = [p.default for p in inspect.signature(layer).parameters.values()]
+    position = list(inspect.signature(layer.__init__).parameters).index("epsilon") - 1  # without self
+    defaults = [p.default for p in inspect.signature(layer.__init__).parameters.values()][1:]
     with pytest.raises(TypeError, match=f"^{name}: eps is another name of epsilon, got both$"):
         layer(*sizes, *defaults[len(sizes) : position], 0.5, eps=0.25)
 
@@ -51,6 +51,6 @@ def test_errors_name_the_class_that_was_called(name):
 
 
 def test_every_norm_is_here():
-    layers = {name: inspect.signature(getattr(cells, name)).parameters for name in cells.__all__}
+    layers = {name: inspect.signature(getattr(cells, name).__init__).parameters for name in cells.__all__}
     # The other has the norm behind a convolution, and no layer of MindSpore's to be like.
     assert {*NORMS, "Conv2dGroupNorm"} == {name for name, parameters in layers.items() if "epsilon" in parameters}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from ctypes import byref, c_int32, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes
@@ -248,34 +252,66 @@ def check_groups(ranks: Ranks) -> None:
         ranks.hccl.HcclGetRankId(c_void_p(ranks.communicators[place]), byref(rank))
         ranks.hccl.HcclGetRankSize(c_void_p(ranks.communicators[place]), byref(size))
         assert (rank.value, size.value) == (place, ranks.size)
-    made = [c_void_p(), c_void_p()]
 
-    def join(place: int) -> None:
-        acl = Acl()
-        acl.SetDevice(members[place])
+    def join(place: int, made: c_void_p) -> int:
         whole = c_void_p(ranks.communicators[members[place]])
-        code = ranks.hccl.HcclCreateSubCommConfig(
-            byref(whole), c_uint32(2), members, c_uint64(7), c_uint32(place), None, byref(made[place])
+        return int(
+            ranks.hccl.HcclCreateSubCommConfig(
+                byref(whole), c_uint32(2), members, c_uint64(7), c_uint32(place), None, byref(made)
+            )
         )
-        assert code == 0
 
-    threads = [threading.Thread(target=join, args=(place,)) for place in range(2)]
+    smallest_of(ranks, list(members), join)
+
+
+def check_table(ranks: Ranks) -> None:
+    """Communicators of those who read the same table of ranks, and what a table must not be."""
+    devices = [{"device_id": str(rank), "rank_id": str(rank)} for rank in range(ranks.size)]
+    servers = [{"server_id": "10.0.0.1", "device": devices[:1]}, {"server_id": "10.0.0.2", "device": devices[1:]}]
+    with TemporaryDirectory() as folder:
+        table, empty = Path(folder, "ranks.json"), Path(folder, "empty.json")
+        table.write_text(json.dumps({"version": "1.0", "server_list": servers}))
+        empty.write_text(json.dumps({"version": "1.0", "server_list": []}))
+        functions = [ranks.hccl.HcclCommInitClusterInfo, ranks.hccl.HcclCommInitClusterInfoConfig]
+
+        def join(place: int, made: c_void_p) -> int:
+            config = [None] * (place % 2)  # of HcclCommInitClusterInfoConfig alone
+            return int(functions[place % 2](bytes(table), c_uint32(place), *config, byref(made)))
+
+        smallest_of(ranks, list(range(ranks.size)), join)
+        made = c_void_p()
+        for path, rank in ((table, ranks.size), (empty, 0), (Path(folder, "none.json"), 0), (table, None)):
+            code = functions[0](bytes(path), c_uint32(rank or 0), None if rank is None else byref(made))
+            assert code != 0, (path, rank)
+            assert made.value is None
+
+
+def smallest_of(ranks: Ranks, devices: list[int], join: Callable[[int, c_void_p], int]) -> None:
+    """Find the smallest of each element by a communicator that `join` makes in a thread for each of its ranks."""
+    made, codes = [c_void_p() for _ in devices], dict[int, int]()
+
+    def on_its_device(place: int) -> None:
+        Acl().SetDevice(devices[place])
+        codes[place] = join(place, made[place])
+
+    threads = [threading.Thread(target=on_its_device, args=(place,)) for place in range(len(devices))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    x = numbers(8, 2, 4, "float32")
+    assert codes == dict.fromkeys(range(len(devices)), 0)
+    x = numbers(8, len(devices), 4, "float32")
     addresses = []
-    for place in range(2):
-        ranks.acl.SetDevice(members[place])
+    for place, device in enumerate(devices):
+        ranks.acl.SetDevice(device)
         addresses.append(ranks.acl.put(x[place]))
         at = c_void_p(addresses[place])
-        stream = ranks.streams[members[place]]
+        stream = ranks.streams[device]
         assert ranks.hccl.HcclAllReduce(at, at, c_uint64(4), TYPES["float32"], MIN, made[place], stream) == 0
     ranks.wait()
-    for place in range(2):
-        ranks.acl.SetDevice(members[place])
-        np.testing.assert_array_equal(ranks.acl.get(addresses[place], x[0]), np.minimum(*x))
+    for place, device in enumerate(devices):
+        ranks.acl.SetDevice(device)
+        np.testing.assert_array_equal(ranks.acl.get(addresses[place], x[0]), np.min(x, 0))
         assert ranks.hccl.HcclCommDestroy(made[place]) == 0
 
 
@@ -288,6 +324,7 @@ CHECKS = (
     check_between_two,
     check_batch,
     check_groups,
+    check_table,
 )
 
 

@@ -45,6 +45,13 @@ def test_three_devices(passed, check):
     assert check in names, errors[-3000:]
 
 
+@pytest.mark.parametrize(
+    "text", ["rank 3 is not among 3", "'.*empty.json' names no rank", "cannot read the table of ranks '.*none.json'"]
+)
+def test_tables_that_are_wrong_say_why(passed, text):
+    assert re.search(f"HCCL: .*{text}", passed[1]), passed[1][-3000:]
+
+
 def start(codes, **variables):
     """Start two ranks, and return what each wrote when it ended."""
     environment = os.environ | ENVIRONMENT | {"TEST_ROOT": str(uuid.uuid4())} | variables

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops.device.aclnn_table import rows
+from ms_ascend_ops.device.operators.graph_engine_layers import ge_layer_norm
 from tests.acceptance import assert_close
 from tests.device.calls import Memory, Scalar, execute, values_of
 from tests.device.operator_cases import MODULES, Draw, all_cases, families, stored
@@ -188,6 +189,26 @@ def test_loss_scale(tracker, found, scale, expected):
     given = np.array([scale], np.float32), np.array([tracker], np.int32), np.array([found], np.float32)
     execute("aclnnAmpUpdateScale", *given, 2.0, 0.5, 5, *made)
     assert (made[0][0], made[1][0]) == (np.float32(expected[0]), expected[1])
+
+
+@pytest.mark.parametrize("name", ["aclnnLayerNorm", "aclnnGroupNorm", "aclop:LayerNorm"])
+def test_norms_of_what_is_far_from_zero(name):
+    """A mean of 1000 deviations is rounded by 6e-5 of one."""
+    x = (1000 + np.random.default_rng(4).normal(size=(2, 3, 512))).astype(np.float32)
+    y = normalized(name, x)
+    wide = x.astype(np.float64) - x.mean(-1, keepdims=True, dtype=np.float64)
+    np.testing.assert_allclose(y, wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + 1e-5), rtol=2e-6, atol=2e-6)
+
+
+def normalized(name, x):
+    if name == "aclop:LayerNorm":
+        return ge_layer_norm(x, np.float32(1), np.float32(0), 2, 1e-5)[0]
+    y, mean, rstd = (np.full(shape, np.nan, np.float32) for shape in (x.shape, (2, 3, 1), (2, 3, 1)))
+    if name == "aclnnLayerNorm":
+        execute(name, x, [512], None, None, 1e-5, y, mean, rstd)
+    else:
+        execute(name, x, None, None, 2, 3, 512, 3, 1e-5, y, mean.reshape(2, 3), rstd.reshape(2, 3))
+    return y
 
 
 def test_qr():

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ms_ascend_ops.device.aclnn_table import rows
+
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="needs the source tree")
@@ -117,3 +119,10 @@ def test_figures_are_those_of_the_pages(figures):
         factor = f"{case.others['PyTorch eager'] / case.ours:.2f}"
         assert re.search(rf"^\| {re.escape(name)} \| {dtype} \| {case.ours:,} \|.* {factor} \|", text, re.MULTILINE)
     assert "ms" in {case.unit for case in figures.cases("conv2d")[1]}
+
+
+def test_operators_of_the_device_are_those_of_its_table(figures):
+    import stage  # noqa: PLC0415 - as above
+
+    listed = re.findall(r"`(\w+)`", stage._device_operators())
+    assert sorted(listed) == sorted(rows())

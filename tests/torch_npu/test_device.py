@@ -70,18 +70,29 @@ def test_a_second_call_goes_through_the_queue(monkeypatch):
     assert [float(value[0, 0]) for value in found] == [64 * 2 * i * i for i in range(1, 6)]
 
 
-def test_a_second_call_looks_at_the_layout(monkeypatch):
-    layouts = [2, 2, 2, 2, 29, 29, 29, 29]
-    monkeypatch.setattr(npu, "_layout", lambda tensor: layouts.pop(0))
-    npu._npu.cache_clear()
-    add, x = Operator(operators()["add"].signature), torch.ones(2, 3).npu()
+def test_a_second_call_looks_at_the_layout():
+    """A tensor in a layout of CANN's has the sizes and strides of one that has been added before."""
+    x = torch.ones(16, 16, dtype=torch.float16).npu()
+    other = torch_npu.empty_with_format((16, 16), dtype=torch.float16, device="npu", acl_format=29)
+    for _ in range(2):
+        assert torch.equal(fused.add(x, x).cpu(), torch.full((16, 16), 2.0, dtype=torch.float16))
+        with pytest.raises(RuntimeError, match="add: y is in CANN's layout 29"):
+            fused.add(x, other)
+
+
+def test_a_second_call_without_memory():
+    """The error is PyTorch's; what was asked for before is still computed."""
+    x = torch.ones(1024, 1024).npu()
+    assert [float(fused.add(x, x)[0, 0]) for _ in range(2)] == [2, 2]
+    torch.npu.empty_cache()
+    total = torch.npu.get_device_properties().total_memory
+    torch.npu.set_per_process_memory_fraction((torch.npu.memory_reserved() + 2**20) / total)
     try:
-        assert torch.equal(add.on_npu(x, x).cpu(), add.on_npu(x, x).cpu())
-        assert layouts == [29] * 4
-        with pytest.raises(RuntimeError, match="add: x is in CANN's layout 29"):
-            add.on_npu(x, x)
+        with pytest.raises(RuntimeError, match="NPU out of memory"):
+            torch.stack([fused.add(x, x) for _ in range(1000)])
     finally:
-        npu._npu.cache_clear()
+        torch.npu.set_per_process_memory_fraction(1.0)
+    assert float(fused.add(x, x)[0, 0]) == 2
 
 
 def test_autocast():

@@ -73,6 +73,9 @@ HcclResult OpenByTable(const char* path, uint32_t rank, const HcclCommConfig* co
     for (size_t at = table.find("\"rank_id\""); at != std::string::npos; at = table.find("\"rank_id\"", at + 1)) {
         ++size;
     }
+    if (size == 0) {
+        return Fail(HCCL_E_PARA, "HCCL: the table of ranks '" + name + "' names no rank (rank_id)");
+    }
     return Open("table-" + std::to_string(std::hash<std::string>()(table)), size, rank, config, true, result);
 }
 

@@ -34,7 +34,7 @@ def predict(
     MODEL is a file or directory, of which only the sizes are read, or llama-2-7b or smollm2-135m.
 
     Nothing is measured: each kernel runs in the traced build of the host layer, and a timing model of the chip does the
-    rest. Of stock operators that are no products the least that they may take is assumed.
+    rest. Stock operators take what a roofline of launch, bytes and FLOPs gives, as in `emulate --trace`.
     """
     from ms_ascend_ops.profiler.record import RecordError, need_sources
 

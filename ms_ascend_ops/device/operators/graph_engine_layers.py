@@ -9,6 +9,7 @@ import numpy as np
 
 from ms_ascend_ops.device.operators import convolutions, losses, pooling, reductions
 from ms_ascend_ops.device.operators.memory import Array, Tensor
+from ms_ascend_ops.device.operators.normalization import centered
 from ms_ascend_ops.device.operators.random import dropout_mask
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -36,8 +37,8 @@ def ge_layer_norm(
     x: Array, gamma: Array, beta: Array, begin_norm_axis: int = 0, epsilon: float = 1e-7
 ) -> tuple[Array, Array, Array]:
     axes = tuple(range(begin_norm_axis % x.ndim, x.ndim))
-    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    return (x - mean) / np.sqrt(variance + np.float32(epsilon)) * gamma + beta, mean, variance
+    difference, mean, variance = centered(x, axes)
+    return difference / np.sqrt(variance + np.float32(epsilon)) * gamma + beta, mean, variance
 
 
 def ge_layer_norm_grad(dy: Array, x: Array, variance: Array, mean: Array, gamma: Array) -> tuple[Array, Array, Array]:

@@ -10,12 +10,24 @@ import numpy as np
 from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 
-def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
-    """x with mean 0 and variance 1 along the axes; the mean; one by the standard deviation."""
+def centered(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """x less its mean along the axes; the mean; the variance.
+
+    The mean is rounded, which is much where it is many times the deviation: what is left of it is taken off, too.
+    """
     x = x.astype(np.float32)
     mean = x.mean(axes, keepdims=True)
-    rstd = 1 / np.sqrt(x.var(axes, keepdims=True) + np.float32(eps))
-    return (x - mean) * rstd, mean, rstd
+    difference = x - mean
+    left = difference.mean(axes, keepdims=True)
+    difference -= left
+    return difference, mean + left, np.square(difference).mean(axes, keepdims=True)
+
+
+def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
+    """x with mean 0 and variance 1 along the axes; the mean; one by the standard deviation."""
+    difference, mean, variance = centered(x, axes)
+    rstd = 1 / np.sqrt(variance + np.float32(eps))
+    return difference * rstd, mean, rstd
 
 
 def _normalized_gradient(dy: Array, unit: Array, rstd: Array, axes: tuple[int, ...]) -> Array:

@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from ms_ascend_ops.__main__ import main
+from ms_ascend_ops.device.operators.memory import Tensor
+from ms_ascend_ops.device.roofline import cost
 from ms_ascend_ops.llm.prediction import PRESETS, launches_of, predict_launch, predict_step
 from ms_ascend_ops.profiler.chip import load_chip
 from ms_ascend_ops.profiler.launches import Case, profile
@@ -40,6 +42,20 @@ def test_the_sum_of_all_launches(recorder, config, tokens, context, layer):
     assert step.bound_us < step.us < step.stock_us
     assert step.launches < step.stock_launches
     assert sum(step.stock_parts.values()) == pytest.approx(step.stock_us)
+
+
+def test_stock_products_take_what_a_trace_of_the_device_says(recorder):
+    chip, rows, hidden, inner = load_chip("ascend910b2"), 2 * 48, SMALL.hidden, SMALL.feed_forward
+    step = predict_step(SMALL, "float16", 2, 48, 48, chip, recorder)
+
+    def product(rows, width, depth):
+        shapes = ((rows, depth), (depth, width), (rows, width))
+        return cost("aclnnMatmul", [*(Tensor(0, 1, 0, s, (s[1], 1), s[0] * s[1]) for s in shapes), 0], chip).us
+
+    keys = SMALL.key_heads * SMALL.head_size
+    layer = 2 * product(rows, hidden, hidden) + 2 * product(rows, keys, hidden)
+    layer += 2 * product(rows, inner, hidden) + product(rows, hidden, inner)
+    assert step.stock_parts["MatMul"] == pytest.approx(SMALL.layers * layer + product(2, SMALL.vocabulary, hidden))
 
 
 def test_what_is_not_read_is_not_in_the_bound(recorder):
