@@ -52,6 +52,7 @@ class Explanation:
     workspace_bytes: int
     reasons: tuple[str, ...]
     choice: ascend.Choice | None = None  # on a chip
+    library: str = ""  # on a host: what answers in the place of the kernel
 
     @property
     def instance(self) -> str:
@@ -140,6 +141,7 @@ def explain(
         tuple(reasons),
         # A gradient has the implementation of its operator.
         None if target.is_host else ascend.chosen_implementation(_operator(signature), values, "Ascend"),
+        native().answering_library(signature.name, input_shapes, given, values) if target.is_host else "",
     )
 
 

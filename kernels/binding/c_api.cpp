@@ -354,6 +354,17 @@ void MsAscendOpsFreePrepared(MsAscendPrepared* prepared)
     delete prepared;
 }
 
+MsAscendStatus MsAscendOpsLibrary(const MsAscendCall* call, MsAscendNameVisitor visit, void* context)
+{
+    return Guard(call, [&] {
+        const Op& op = FindOp(call->op);
+        ReadInputs(op, call, op.Def().inputs.size());
+        const std::vector<AttributeValue> values = ReadAttributes(op, call);
+        const auto library = op.Kernel().library;
+        visit(context, library == nullptr ? "" : library(DescribeAll(call).data(), values.data()).c_str());
+    });
+}
+
 MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context)
 {

@@ -113,6 +113,10 @@ typedef void (*MsAscendFieldVisitor)(void* context, const char* name, int32_t is
 MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context);
 
+// Names the library that answers in the place of the kernel on this host; empty: none does. Tensors are inputs.
+typedef void (*MsAscendNameVisitor)(void* context, const char* name);
+MsAscendStatus MsAscendOpsLibrary(const MsAscendCall* call, MsAscendNameVisitor visit, void* context);
+
 // Runs an entry of the CANN package, by the type of its operator ("MsAscendOpsRmsNorm"), as CANN's runtime launches
 // one: with what op_host calculated. `row`: of the operator's combinations of dtypes. Tensors are in the order of the
 // entry's parameters: inputs, outputs, once more the inputs that are changed. `workspace` is all of it: what CANN

@@ -70,6 +70,8 @@ struct KernelDef {
                            std::vector<TilingField>& fields);
     std::string rules;       // of values that make the kernel stop itself
     PackageEntries entries;  // none in op_host
+    // The library of this host that answers in the place of the kernel; empty: none does. Null: none ever does.
+    std::string (*library)(const TensorDesc* inputs, const AttributeValue* attributes) = nullptr;
 };
 
 class Op : public Signature {

@@ -51,6 +51,19 @@ py::dict Tiling(const std::string& op, const Shapes& shapes, const Dtypes& dtype
     return fields;
 }
 
+std::string AnsweringLibrary(const std::string& op, const Shapes& shapes, const Dtypes& dtypes,
+                             const py::dict& attributes)
+{
+    PythonCall call(op, attributes);
+    AddShapes(call, op, shapes, dtypes);
+    std::string found;
+    call.Invoke([&](const MsAscendCall* cCall) {
+        const auto visit = [](void* context, const char* name) { *static_cast<std::string*>(context) = name; };
+        return MsAscendOpsLibrary(cCall, visit, &found);
+    });
+    return found;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module)
@@ -88,6 +101,9 @@ PYBIND11_MODULE(_C, module)
             MsAscendOpsSetUbBytes(static_cast<uint32_t>(bytes));
         },
         py::arg("bytes"), "Set how much of a core's Unified Buffer tilings may use, 64 KiB at least; 0: all.");
+    module.def("answering_library", &AnsweringLibrary, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
+               py::arg("attributes") = py::dict(),
+               "The library of this host that answers in the place of a kernel for these inputs; empty: none does.");
     module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
                py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
                py::arg("min_bytes_per_core") = 0,

@@ -38,7 +38,9 @@ def main() -> None:
         tiling = folder / f"{spec.name}_tiling.h"
         fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
-        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields, packaged))
+        library = next((header.name for header in folder.glob(f"{spec.name}_library.h")), None)
+        generated = host.generate(spec, kernels, fields, packaged, library)
+        write_if_changed(arguments.output / f"{spec.name}_host.cpp", generated)
         explained.update(notes(spec, folder))
         specs.append(spec)
     write_if_changed(arguments.output / "onnx_operators.cpp", onnx.generate(specs))

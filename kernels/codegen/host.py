@@ -17,11 +17,25 @@ __all__ = ["definition", "generate", "make_params", "signature_definition"]
 
 _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKind
 
+# Behind the tiling, which says what is wrong with sizes.
+_RUN_IN_LIBRARY = """
+#if !defined(ASCENDC_HOST_OBSERVED)
+    if (RunInLibrary(arguments, params)) {
+        return;
+    }
+#endif"""
+
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping[str, Kernel] | None = None) -> str:
-    """C++ for one operator.
+def generate(
+    spec: OpSpec,
+    kernels: list[str],
+    fields: Fields,
+    packaged: Mapping[str, Kernel] | None = None,
+    library: str | None = None,
+) -> str:
+    """C++ for one operator. `library` is the header by which a library of the host answers in the place of its kernels.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
     fields of its tiling data, `packaged` its kernel in the CANN package: with them the library has the entries of the
@@ -29,6 +43,14 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping
     """
     packaged = packaged or {}
     entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
+    answers = (
+        f"""#if !defined(ASCENDC_HOST_OBSERVED)
+#include "{library}"
+#endif
+"""
+        if library
+        else ""
+    )
     table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
@@ -36,7 +58,7 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
 #include "host/runtime/launch.h"
-
+{answers}
 {entries}namespace ms_ascend_ops {{
 namespace {{
 
@@ -46,7 +68,7 @@ using binding::MakeTilingField;
 using binding::Op;
 using binding::TilingField;
 
-{"".join(_internal(spec, signature, fields[signature.name], table[signature.name]) for signature in spec.signatures)}
+{"".join(_internal(spec, s, fields[s.name], table[s.name], library is not None) for s in spec.signatures)}
 }}  // namespace
 }}  // namespace ms_ascend_ops
 
@@ -80,7 +102,7 @@ def _table(kernel: Kernel) -> str:
     return f"{{{{{rows}}}, {str(kernel.multiplies).lower()}, {str(kernel.synchronizes).lower()}}}"
 
 
-def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str) -> str:
+def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str, in_library: bool) -> str:
     entry = signature.entry
     parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
     instances = ",\n        ".join(
@@ -95,7 +117,8 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]],
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
-    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)
+    library = f"&LibraryOf{entry}" if in_library else "nullptr"
+    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries, library)
     if rules := _value_rules(signature):
         call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
@@ -108,7 +131,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
     [[maybe_unused]] LaunchConfig config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
         return {entry}Tiling(arguments, AscendC::host::TheExecutor().Platform(), tiling);
     }});
-    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
+    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);){_RUN_IN_LIBRARY if in_library else ""}
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
@@ -135,7 +158,22 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({registered});
+{_library_of(entry) if in_library else ""}const Op& {_constant(signature)} = binding::Register({registered});
+
+"""
+
+
+def _library_of(entry: str) -> str:
+    """C++ of the function that says which library answers."""
+    return f"""std::string LibraryOf{entry}([[maybe_unused]] const TensorDesc* inputs,
+    [[maybe_unused]] const AttributeValue* attributes)
+{{
+#if defined(ASCENDC_HOST_OBSERVED)
+    return "";
+#else
+    return AnsweringLibrary(Make{entry}Params(inputs, attributes));
+#endif
+}}
 
 """
 
@@ -161,8 +199,8 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 """
 
 
-def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}") -> str:
-    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions,
+def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}", library: str = "nullptr") -> str:
+    """C++ of what binding::Register takes of a kernel. `launch`, `tiling` and `library` are the C++ of its functions,
     `entries` that of its entries in the CANN package.
     """
     return f"""{signature_definition(signature)},
@@ -171,7 +209,7 @@ KernelDef{{
     {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
     {launch}, {tiling},
-    {cpp.quote(_value_rules(signature))}, {entries}}}"""
+    {cpp.quote(_value_rules(signature))}, {entries}, {library}}}"""
 
 
 def signature_definition(signature: Signature) -> str:

@@ -77,6 +77,8 @@ def _print(found: Explanation, verbose: bool) -> None:
     line("target", f"{where.name}: {where.cores} cores, {where.ub_bytes:,} bytes of Unified Buffer each")
     if found.choice is not None:
         line("computed", f"by {found.choice}; change it with MS_ASCEND_OPS_PREFER or ms_ascend_ops.ascend.prefer")
+    if found.library:
+        line("computed", f"by {found.library} in the place of the kernel; MS_ASCEND_OPS_ONEDNN=0 leaves it to that")
     line("launch", f"{found.block_dim} cores, workspace of {found.workspace_bytes:,} bytes")
     line("memory", f"{found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out, each moved once at best")
     if not verbose:

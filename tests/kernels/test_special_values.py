@@ -68,7 +68,7 @@ def dependent(example, name):
 
 # Products go over whole tiles: a key that a query does not see has the probability 0 there, and 0 * NaN is NaN.
 BY_TILES = ("flash_attention", "flash_attention_varlen", "paged_attention")
-# So is a tap of a kernel that sees the padding.
+# So is a tap of a kernel that sees the padding, unless a library leaves it out.
 PADDED = (("conv2d", "weight"), ("conv2d_group_norm", "weight"))
 # Says which experts are picked. +inf is NaN in the weights. The gradient takes the experts as given, whatever picked
 # them: NaN of one expert may be in any of its token.
@@ -116,6 +116,9 @@ def assert_infinities(example, dtype, value):
             assert np.isnan(results(example, dtype, **{name: value})[0]).all()
             continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
+        if (example.name, name) in PADDED:
+            places = zip(after, golden_after, before, golden_before, strict=True)
+            golden_after = [np.where(np.isnan(e) & (m == o), oe, e) for m, e, o, oe in places]
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
             assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), (name, dtype)
             assert np.isnan(mine[np.isnan(exact)]).all(), (name, dtype)

@@ -173,6 +173,16 @@ const OneDnn* OneDnn::Get()
     return library;
 }
 
+const onednn::Functions& OneDnn::Functions()
+{
+    return g_functions;
+}
+
+EngineHandle* OneDnn::Engine()
+{
+    return g_engine;
+}
+
 const char* OneDnn::Version()
 {
     Get();

@@ -15,6 +15,11 @@ namespace host {
 
 struct Product;
 
+namespace onednn {
+struct Functions;
+struct EngineHandle;
+}  // namespace onednn
+
 class OneDnn {
 public:
     // Null: it was not found, or is of another major version.
@@ -22,6 +27,12 @@ public:
     // "3.10.1", and the path, or why there is none.
     static const char* Version();
     static const char* Path();
+
+    // What the primitives of whole operators are made with (operators/), and on: oneDNN's engine.
+    static const onednn::Functions& Functions();
+    static onednn::EngineHandle* Engine();
+    // Returns how many channels lie side by side in the memory of its fastest kernels.
+    uint32_t BlockOfChannels() const { return packsRows_ ? 16 : 8; }
 
     // Returns true if products of these bfloat16 matrices are faster here than those of floats made of them.
     bool MultipliesBFloat16() const { return multipliesBFloat16_; }

@@ -69,6 +69,32 @@ bool Find(void* library, const char* name, FUNCTION& function, std::string& prob
     return function != nullptr;
 }
 
+// A library of another threading than pools of others has not all of these.
+void FindConvolutions(void* library, Functions& f)
+{
+    std::string problem;
+    const auto find = [&](const char* name, auto& function) { return Find(library, name, function, problem); };
+    const bool hasAll =
+        find("dnnl_memory_desc_create_with_tag", f.memoryDescCreateWithTag) &&
+        find("dnnl_memory_desc_equal", f.memoryDescEqual) && find("dnnl_memory_desc_get_size", f.memoryDescSize) &&
+        find("dnnl_primitive_desc_query_md", f.primitiveDescQueryMemory) &&
+        find("dnnl_primitive_desc_query", f.primitiveDescQuery) &&
+        find("dnnl_primitive_attr_create", f.attributesCreate) &&
+        find("dnnl_primitive_attr_destroy", f.attributesDestroy) &&
+        find("dnnl_primitive_attr_set_post_ops", f.attributesSetPostOps) &&
+        find("dnnl_post_ops_create", f.postOpsCreate) && find("dnnl_post_ops_destroy", f.postOpsDestroy) &&
+        find("dnnl_post_ops_append_eltwise", f.postOpsAppendEltwise) &&
+        find("dnnl_reorder_primitive_desc_create", f.reorderCreate) &&
+        find("dnnl_convolution_forward_primitive_desc_create", f.convolutionCreate) &&
+        find("dnnl_convolution_backward_data_primitive_desc_create", f.convolutionBackwardDataCreate) &&
+        find("dnnl_convolution_backward_weights_primitive_desc_create", f.convolutionBackwardWeightsCreate) &&
+        find("dnnl_threadpool_interop_get_max_concurrency", f.maxConcurrency) &&
+        find("dnnl_threadpool_interop_set_max_concurrency", f.setMaxConcurrency);
+    if (!hasAll || !find("dnnl_threadpool_interop_stream_create", f.streamCreateOnPool)) {
+        f.streamCreateOnPool = nullptr;
+    }
+}
+
 }  // namespace
 
 bool FindFunctions(Functions& functions, std::string& problem)
@@ -82,6 +108,7 @@ bool FindFunctions(Functions& functions, std::string& problem)
     if (!hasMatrices || f.version()->major == 2) {
         return hasMatrices;
     }
+    FindConvolutions(library, f);
     return find("dnnl_engine_create", f.engineCreate) && find("dnnl_stream_create", f.streamCreate) &&
            find("dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
            find("dnnl_memory_desc_destroy", f.memoryDescDestroy) && find("dnnl_memory_create", f.memoryCreate) &&

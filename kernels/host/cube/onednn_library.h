@@ -1,12 +1,14 @@
 /*!
  * The C API of oneDNN 3, as far as it is used, and the library that has it. Of oneDNN 2, which MindSpore 2.7 and 2.8
- * bring, only the functions for matrices are used: its primitives are made in another way.
+ * bring, only the functions for matrices are used: its primitives are made in another way. Convolutions need a library
+ * that is built for thread pools of others, as MindSpore's is.
  */
 #ifndef ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
 #define ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace AscendC {
@@ -21,6 +23,7 @@ using Memory = struct MemoryHandle*;
 using Attributes = struct AttributesHandle*;
 using PrimitiveDesc = struct PrimitiveDescHandle*;
 using PrimitiveHandle = struct PrimitiveObject*;
+using PostOps = struct PostOpsHandle*;
 
 constexpr int MAX_NDIMS = 12;
 using Dims = int64_t[MAX_NDIMS];
@@ -29,6 +32,25 @@ constexpr int ENGINE_CPU = 1;
 constexpr unsigned STREAM_DEFAULT = 1;
 enum DataTypeCode : int { BF16 = 2, F32 = 3 };
 enum ArgumentCode : int { ARGUMENT_SRC = 1, ARGUMENT_DST = 17, ARGUMENT_WEIGHTS = 33, ARGUMENT_BIAS = 41 };
+constexpr int ARGUMENT_DIFF = 128;  // of the gradient with respect to an argument, added to it
+enum FormatTag : int { TAG_ANY = 1, TAG_BLOCKS_OF_16 = 78, TAG_BLOCKS_OF_8 = 102 };  // any, aBcd16b, aBcd8b
+enum Query : int { QUERY_IMPLEMENTATION = 8, QUERY_SRC = 129, QUERY_WEIGHTS = 131, QUERY_DST = 133 };
+constexpr int QUERY_DIFF = 1;  // added to one of the last three
+constexpr int FORWARD_INFERENCE = 96;
+constexpr int CONVOLUTION_DIRECT = 1;
+enum EltwiseCode : int { RELU = 0x20, GELU_TANH = 0x2b, SWISH = 0x2c, GELU_ERF = 0x31 };
+
+// What the library calls to run `task(i, count)` for every i below `count`: a class of its C++ interface
+// (dnnl_threadpool_iface.hpp), so the order of these functions counts.
+class ThreadPool {
+public:
+    virtual int ThreadNum() const = 0;
+    virtual bool IsInTask() const = 0;
+    virtual void ParallelFor(int count, const std::function<void(int, int)>& task) = 0;
+    virtual uint64_t Flags() const { return 0; }  // it returns when all has run
+    virtual void Wait() {}
+    virtual ~ThreadPool() = default;
+};
 
 struct ExecArgument {
     int argument;
@@ -63,6 +85,29 @@ struct Functions {
     Status (*primitiveDescDestroy)(PrimitiveDesc);
     Status (*primitiveDestroy)(PrimitiveHandle);
     Status (*primitiveExecute)(PrimitiveHandle, ExecutionStream, int, const ExecArgument*);
+    // Of convolutions; the last one is null where the library lacks any.
+    Status (*memoryDescCreateWithTag)(MemoryDesc*, int, const Dims, int, int);
+    int (*memoryDescEqual)(MemoryDesc, MemoryDesc);
+    size_t (*memoryDescSize)(MemoryDesc);
+    MemoryDesc (*primitiveDescQueryMemory)(PrimitiveDesc, int, int);
+    Status (*primitiveDescQuery)(PrimitiveDesc, int, int, void*);
+    Status (*attributesCreate)(Attributes*);
+    Status (*attributesDestroy)(Attributes);
+    Status (*attributesSetPostOps)(Attributes, PostOps);
+    Status (*postOpsCreate)(PostOps*);
+    Status (*postOpsDestroy)(PostOps);
+    Status (*postOpsAppendEltwise)(PostOps, int, float, float);
+    Status (*reorderCreate)(PrimitiveDesc*, MemoryDesc, Engine, MemoryDesc, Engine, Attributes);
+    Status (*convolutionCreate)(PrimitiveDesc*, Engine, int, int, MemoryDesc, MemoryDesc, MemoryDesc, MemoryDesc,
+                                const Dims, const Dims, const Dims, const Dims, Attributes);
+    Status (*convolutionBackwardDataCreate)(PrimitiveDesc*, Engine, int, MemoryDesc, MemoryDesc, MemoryDesc, const Dims,
+                                            const Dims, const Dims, const Dims, PrimitiveDesc, Attributes);
+    Status (*convolutionBackwardWeightsCreate)(PrimitiveDesc*, Engine, int, MemoryDesc, MemoryDesc, MemoryDesc,
+                                               MemoryDesc, const Dims, const Dims, const Dims, const Dims,
+                                               PrimitiveDesc, Attributes);
+    Status (*maxConcurrency)(int*);
+    Status (*setMaxConcurrency)(int);
+    Status (*streamCreateOnPool)(ExecutionStream*, Engine, ThreadPool*);
 };
 
 constexpr const char* LIBRARIES[] = {"libdnnl.so.3", "libdnnl.so.2"};

@@ -1,9 +1,9 @@
 #include "runtime/job.h"
 
-#include <cfenv>
 #include <thread>
 
 #include "runtime/core.h"
+#include "runtime/default_arithmetic.h"
 #include "runtime/launch.h"
 #include "runtime/non_temporal.h"
 
@@ -13,32 +13,6 @@ namespace host {
 namespace {
 
 thread_local Job* t_job = nullptr;
-
-// Keeps subnormal numbers and rounds to nearest, whatever the calling thread does: MindSpore's own threads make zeros
-// of subnormal numbers, and so would a thread of the pool that one of them begins.
-class DefaultArithmetic {
-public:
-#if defined(__x86_64__)
-    DefaultArithmetic() : callers_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(DEFAULT); }
-    ~DefaultArithmetic() { __builtin_ia32_ldmxcsr(callers_); }
-#else
-    DefaultArithmetic()
-    {
-        std::fegetenv(&callers_);
-        std::fesetenv(FE_DFL_ENV);
-    }
-    ~DefaultArithmetic() { std::fesetenv(&callers_); }
-#endif
-    DefaultArithmetic(const DefaultArithmetic&) = delete;
-
-private:
-#if defined(__x86_64__)
-    static constexpr unsigned int DEFAULT = 0x1f80;  // no exception is raised
-    const unsigned int callers_;
-#else
-    std::fenv_t callers_;
-#endif
-};
 
 }  // namespace
 

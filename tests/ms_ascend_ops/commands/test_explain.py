@@ -36,6 +36,21 @@ def test_the_tiling_is_that_of_the_launch(name):
     assert found.instance.startswith(signature.entry)
 
 
+def test_who_computes_it_on_a_host():
+    """A library in the place of the kernel, where it has one that is faster; never with the tiles of a chip."""
+    arguments = ("conv2d", "--shape", "2,16,9,9", "--shape", "16,16,3,3", "--dtype", "float32", "--target", "cpu")
+    library = explained("conv2d", (2, 16, 9, 9), (16, 16, 3, 3), target="cpu").library
+    assert library.startswith("oneDNN") or not library
+    assert (f"by {library} in the place of the kernel" in run(*arguments).output) == bool(library)
+    native().set_ub_bytes(188160)
+    try:
+        assert not explained("conv2d", (2, 16, 9, 9), (16, 16, 3, 3), target="cpu").library
+    finally:
+        native().set_ub_bytes(0)
+    assert not explained("rms_norm", (8, 64), target="cpu").library
+    assert not explained("conv2d", (2, 16, 9, 9), (16, 16, 3, 3)).library
+
+
 @pytest.mark.parametrize("name", ["rms_norm", "rms_norm_grad"])
 def test_who_computes_it_on_a_chip(name, monkeypatch):
     """This kernel, or CANN's operator where the user prefers that and it can do the same; for a gradient, too."""

@@ -1,0 +1,53 @@
+/*!
+ * Convolutions in two dims as oneDNN's primitives for the whole operator. They answer in the place of a kernel where
+ * they are ahead of it (the table in convolution.cpp), in the fast build; the kernel is the reference.
+ */
+#ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_H
+#define ASCENDC_HOST_OPERATORS_CONVOLUTION_H
+
+#include <cstdint>
+#include <string>
+
+#include "interface/launch_config.h"
+
+namespace AscendC {
+namespace host {
+
+enum class ConvolutionResult : int64_t { Y, DX, DWEIGHT };
+enum class ConvolutionActivation : int64_t { NONE, RELU, GELU, GELU_TANH, SILU };
+
+// y = activation(x * weight + bias), and its gradients. Compared as bytes.
+struct Convolution {
+    ConvolutionResult result;
+    ms_ascend_ops::DataType type;
+    ms_ascend_ops::DataType biasType;
+    int64_t samples, channels, height, width;
+    int64_t outChannels, outHeight, outWidth;
+    int64_t kernelHeight, kernelWidth;
+    int64_t strideHeight, strideWidth;
+    int64_t padTop, padBottom, padLeft, padRight;
+    int64_t dilationHeight, dilationWidth;
+    int64_t groups;
+    ConvolutionActivation activation;  // of y alone
+    int64_t hasBias;                   // of y alone: the gradient of a weight has always that of the bias, floats
+    int64_t channelsLast;
+    int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
+};
+
+// What is the result is written. `bias`: null without one.
+struct ConvolutionTensors {
+    void* x;
+    void* weight;
+    void* bias;
+    void* y;
+};
+
+// Runs it. False: the library has nothing that is ahead of the kernel.
+bool Convolve(const Convolution& convolution, const ConvolutionTensors& tensors);
+// "oneDNN brg_conv_fwd:avx2", or empty.
+std::string ConvolutionImplementation(const Convolution& convolution);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_OPERATORS_CONVOLUTION_H
