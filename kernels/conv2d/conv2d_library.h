@@ -1,5 +1,5 @@
 /*!
- * conv2d and conv2d_grad by a library of the host, in the place of the kernel (host/operators/convolution.h).
+ * conv2d by a library of the host, in the place of the kernel (host/operators/convolution.h).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_LIBRARY_H
 #define MS_ASCEND_OPS_CONV2D_LIBRARY_H
@@ -11,10 +11,11 @@
 
 namespace ms_ascend_ops {
 
-// The sizes and the placement, which forward and gradients share.
-template <typename PARAMS>
-AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorDesc& x, const TensorDesc& weight)
+// The sizes and the placement.
+inline AscendC::host::Convolution PlacedConvolution(const Conv2dParams& params)
 {
+    const TensorDesc& x = params.x;
+    const TensorDesc& weight = params.weight;
     const bool last = params.data_format == std::decay_t<decltype(params.data_format)>::NHWC;
     const int rows = last ? 1 : 2;
     const auto positions = [&](int64_t size, int64_t taps, int64_t before, int64_t behind, int64_t stride,
@@ -64,7 +65,7 @@ inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c)
 
 inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dParams& params)
 {
-    AscendC::host::Convolution c = PlacedConvolution(params, params.x, params.weight);
+    AscendC::host::Convolution c = PlacedConvolution(params);
     c.activation = static_cast<AscendC::host::ConvolutionActivation>(params.activation);
     c.hasBias = params.bias.IsGiven() ? 1 : 0;
     c.biasType = c.hasBias != 0 ? params.bias.dtype : DataType::FLOAT32;
@@ -77,19 +78,8 @@ inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dParams& p
     return isGradient ? std::optional(AsGradientOfX(c)) : std::nullopt;
 }
 
-inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dGradParams& params)
-{
-    if (params.flip_weight || params.transposed_weight) {
-        return std::nullopt;
-    }
-    AscendC::host::Convolution c = PlacedConvolution(params, params.x, params.weight);
-    c.result = AscendC::host::ConvolutionResult::DWEIGHT;
-    return c;
-}
-
 // Who answers; empty: the kernel.
-template <typename PARAMS>
-std::string AnsweringLibrary(const PARAMS& params)
+inline std::string AnsweringLibrary(const Conv2dParams& params)
 {
     const auto convolution = InLibrary(params);
     return convolution ? AscendC::host::ConvolutionImplementation(*convolution) : "";
@@ -106,12 +96,6 @@ inline bool RunInLibrary(const Conv2dParams& params, void* const* tensors)
         return AscendC::host::Convolve(*convolution, {tensors[3], tensors[1], nullptr, tensors[0]});
     }
     return AscendC::host::Convolve(*convolution, {tensors[0], tensors[1], tensors[2], tensors[3]});
-}
-
-inline bool RunInLibrary(const Conv2dGradParams& params, void* const* tensors)
-{
-    const auto convolution = InLibrary(params);
-    return convolution && AscendC::host::Convolve(*convolution, {tensors[1], tensors[3], tensors[4], tensors[0]});
 }
 
 }  // namespace ms_ascend_ops

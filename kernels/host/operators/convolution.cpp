@@ -29,7 +29,7 @@ static_assert(sizeof(Convolution) == 2 * sizeof(DataType) + 23 * sizeof(int64_t)
 
 // ---- which implementation answers
 
-enum class Format : uint8_t { ANY, FIRST, LAST, BLOCKS };  // the library's choice; where channels are; in blocks
+enum class Format : uint8_t { ANY, FIRST, BLOCKS };  // the library's choice; channels first; in blocks of channels
 
 struct Choice {
     Format x;
@@ -41,14 +41,16 @@ constexpr int64_t FEW_CHANNELS = 4;  // a block of channels would be empty for t
 // How tensors lie in memory for the library's kernel, which brings them there and back: what was the fastest of all
 // formats, and another where the library has no kernel for that. One thread of a Zen 3 (AVX2), float32, NCHW,
 // milliseconds with all that, and PyTorch 2.14:
-//     2x64x56x56, 3x3: y 4.8 and 8.0, dx 5.0 and 8.6, dweight 7.0 and 11.8
-//     2x128x28x28 -> 256, 3x3, stride 2: 2.8 and 3.3, 2.8 and 3.9, 3.8 and 4.4
-//     2x256x28x28, 1x1: BLOCKS 2.3 (ANY: 2.6) and 2.4, 2.4 and 3.2, 2.7 and 2.7
-//     2x256x28x28, 3x3, 32 groups: BLOCKS 1.5 and 1.8, 1.0 and 1.8, 1.1 and 2.1
-//     depthwise, 2x96x56x56, 7x7: BLOCKS 1.0 (ANY: 2.5) and 1.2, 1.3 and 3.9, LAST 12 and 29.6
-//     depthwise, 3x3, stride 2: BLOCKS 0.21 and 0.36, 0.34 and 0.47, 0.23 and 0.44
-//     2x3x224x224 -> 64, 7x7, stride 2: y 5.4 (ANY: 7.5) and 16.2, dx 10.1 (ANY: 21) and 22.3, dweight 7.7 and 8.5
-// Channels last, ANY takes them as they lie, and the kernel's gradient of a depthwise 7x7 takes 6.2 (LAST: 12).
+//     2x64x56x56, 3x3: y 4.8 and 8.0, dx 5.0 and 8.6
+//     2x128x28x28 -> 256, 3x3, stride 2: 2.8 and 3.3, 2.8 and 3.9
+//     2x256x28x28, 1x1: BLOCKS 2.3 (ANY: 2.6) and 2.4, 2.4 and 3.2
+//     2x256x28x28, 3x3, 32 groups: BLOCKS 1.5 and 1.8, 1.0 and 1.8
+//     depthwise, 2x96x56x56, 7x7: BLOCKS 1.0 (ANY: 2.5) and 1.2, 1.3 and 3.9
+//     depthwise, 3x3, stride 2: BLOCKS 0.21 and 0.36, 0.34 and 0.47
+//     2x3x224x224 -> 64, 7x7, stride 2: y 5.4 (ANY: 7.5) and 16.2, dx 10.1 (ANY: 21) and 22.3
+// Channels last, ANY takes them as they lie. The gradient of a weight stays with the kernel: oneDNN adds up all
+// positions of all samples one after the other in float32, with several times the error (2x131x600: 1e-5 of the
+// result).
 std::vector<Choice> ChoicesOf(const Convolution& c)
 {
     constexpr Choice any{Format::ANY, Format::ANY};
@@ -58,10 +60,7 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     }
     const bool depthwise = c.groups > 1 && c.groups == c.channels && c.groups == c.outChannels;
     if (c.channelsLast != 0) {
-        return {depthwise && c.result != ConvolutionResult::DX ? blocks : any};
-    }
-    if (depthwise && c.result == ConvolutionResult::DWEIGHT) {
-        return {blocks, {Format::LAST, Format::LAST}};
+        return {depthwise && c.result == ConvolutionResult::Y ? blocks : any};
     }
     return c.groups > 1 || c.kernelHeight * c.kernelWidth == 1 ? std::vector{blocks, any} : std::vector{any};
 }
@@ -123,9 +122,9 @@ constexpr int CHANNELS_LAST[] = {0, 2, 3, 1};
 
 OwnedDesc InFormat(const Shape& shape, Format format, int type)
 {
-    if (format == Format::FIRST || format == Format::LAST) {
+    if (format == Format::FIRST) {
         Shape plain = shape;
-        std::copy_n(format == Format::FIRST ? CHANNELS_FIRST : CHANNELS_LAST, 4, plain.order);
+        std::copy_n(CHANNELS_FIRST, 4, plain.order);
         return AsItLies(plain, type);
     }
     const int blocks = OneDnn::Get()->BlockOfChannels() == 16 ? TAG_BLOCKS_OF_16 : TAG_BLOCKS_OF_8;
@@ -342,17 +341,16 @@ public:
         const DefaultArithmetic arithmetic;
         state.Memory(bytes_);
         const int x = result_ == ConvolutionResult::DX ? ARGUMENT_DIFF : 0;
-        const int weight = result_ == ConvolutionResult::DWEIGHT ? ARGUMENT_DIFF : 0;
         const int y = result_ == ConvolutionResult::Y ? 0 : ARGUMENT_DIFF;
         const ExecArgument arguments[] = {{ARGUMENT_SRC + x, x_.Inner()},
-                                          {ARGUMENT_WEIGHTS + weight, weight_.Inner()},
+                                          {ARGUMENT_WEIGHTS, weight_.Inner()},
                                           {ARGUMENT_DST + y, y_.Inner()},
-                                          {ARGUMENT_BIAS + weight, bias_.Inner()}};
+                                          {ARGUMENT_BIAS, bias_.Inner()}};
         const bool hasBias = bias_.Inner() != nullptr;
         return x_.Begin(state, tensors.x) && weight_.Begin(state, tensors.weight) && y_.Begin(state, tensors.y) &&
                (!hasBias || bias_.Begin(state, tensors.bias)) &&
                OneDnn::Functions().primitiveExecute(primitive_, state.stream, hasBias ? 4 : 3, arguments) == 0 &&
-               x_.End(state) && weight_.End(state) && y_.End(state) && (!hasBias || bias_.End(state));
+               x_.End(state) && y_.End(state);
     }
 
 private:
@@ -379,17 +377,14 @@ private:
         const auto wanted = [&](int query) { return OneDnn::Functions().primitiveDescQueryMemory(desc, query, 0); };
         const bool isY = result_ == ConvolutionResult::Y;
         const bool isX = result_ == ConvolutionResult::DX;
-        const bool isWeight = result_ == ConvolutionResult::DWEIGHT;
         const Shape bias{1, {c.outChannels}, {0}};
-        const bool hasBias = isWeight || (isY && c.hasBias != 0);
+        const bool hasBias = isY && c.hasBias != 0;
         return x_.Create(ImageShape(c, c.channels, c.height, c.width), c.type, type,
                          wanted(QUERY_SRC + (isX ? QUERY_DIFF : 0)), isX, bytes_) &&
-               weight_.Create(WeightShape(c), c.type, type, wanted(QUERY_WEIGHTS + (isWeight ? QUERY_DIFF : 0)),
-                              isWeight, bytes_) &&
+               weight_.Create(WeightShape(c), c.type, type, wanted(QUERY_WEIGHTS), false, bytes_) &&
                y_.Create(ImageShape(c, c.outChannels, c.outHeight, c.outWidth), c.type, type,
                          wanted(QUERY_DST + (isY ? 0 : QUERY_DIFF)), isY, bytes_) &&
-               (!hasBias || bias_.Create(bias, isWeight ? DataType::FLOAT32 : c.biasType, F32,
-                                         AsItLies(bias, F32).get(), isWeight, bytes_));
+               (!hasBias || bias_.Create(bias, c.biasType, F32, AsItLies(bias, F32).get(), false, bytes_));
     }
 
     PrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type) const
@@ -407,10 +402,6 @@ private:
         if (result_ == ConvolutionResult::DX) {
             f.convolutionBackwardDataCreate(&desc, OneDnn::Engine(), CONVOLUTION_DIRECT, x.get(), weight.get(), y.get(),
                                             strides, dilations, before, behind, nullptr, nullptr);
-        } else if (result_ == ConvolutionResult::DWEIGHT) {
-            f.convolutionBackwardWeightsCreate(&desc, OneDnn::Engine(), CONVOLUTION_DIRECT, x.get(), weight.get(),
-                                               bias.get(), y.get(), strides, dilations, before, behind, nullptr,
-                                               nullptr);
         } else {
             const Attributes attributes = WithActivation(c.activation);
             f.convolutionCreate(&desc, OneDnn::Engine(), FORWARD_INFERENCE, CONVOLUTION_DIRECT, x.get(), weight.get(),
