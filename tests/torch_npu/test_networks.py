@@ -135,22 +135,27 @@ def unet():
 @pytest.mark.parametrize("network", [resnet18, resnet50, unet])
 @pytest.mark.usefixtures("deterministic")
 def test_of_others(network):
-    """Outputs, then gradients of a training step, beside float64 on a CPU; a second run gives the same bits."""
+    """Outputs, then gradients of a training step, beside float64 on a CPU; a second run gives the same bits.
+
+    Gradients are within a hundredth, or no further than those of float32 on a CPU: with batch norms over eight values
+    those of ResNet-50 are 1 to 3 hundredths off there, too.
+    """
     torch.manual_seed(0)
     model, inputs = network()
     runs = []
-    for device, dtype in (("cpu", torch.float64), ("npu", torch.float32), ("npu", torch.float32)):
+    for device, dtype in (("cpu", torch.float64), ("cpu", torch.float32), *[("npu", torch.float32)] * 2):
         there = copy.deepcopy(model).to(device, dtype)
         given = [tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype) for tensor in inputs]
         with torch.no_grad():
             output = there.eval()(*given)[0]
         there.train()(*given)[0].square().mean().backward()
         runs.append([output.cpu(), *(p.grad.cpu() for p in there.parameters() if p.grad is not None)])
-    assert all(map(torch.equal, runs[1], runs[2]))
-    (expected, output), *gradients = zip(*runs[:2], strict=True)
-    least = max(wanted.norm() for wanted, _ in gradients) / 1000  # of some the gradient is 0 but for rounding
-    for wanted, found in gradients:
-        assert (found - wanted).norm() <= BOUND * max(wanted.norm(), least)
+    assert all(map(torch.equal, runs[2], runs[3]))
+    (expected, _, output), *gradients = zip(*runs[:3], strict=True)
+    least = max(wanted.norm() for wanted, *_ in gradients) / 1000  # of some the gradient is 0 but for rounding
+    for wanted, of_cpu, found in gradients:
+        bound = max(BOUND * max(wanted.norm(), least), (of_cpu - wanted).norm())
+        assert (found - wanted).norm() <= bound
     assert (output - expected).norm() <= 1e-5 * expected.norm()
 
 
