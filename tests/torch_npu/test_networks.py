@@ -137,8 +137,8 @@ def unet():
 def test_of_others(network):
     """Outputs, then gradients of a training step, beside float64 on a CPU; a second run gives the same bits.
 
-    Gradients are within a hundredth, or no further than those of float32 on a CPU: with batch norms over eight values
-    those of ResNet-50 are 1 to 3 hundredths off there, too.
+    Gradients are within a hundredth, or the worst is at most twice as far as the worst of float32 on a CPU: with batch
+    norms over eight values those of ResNet-50 are 1 to 3 hundredths off there, too, as some ReLU changes its side.
     """
     torch.manual_seed(0)
     model, inputs = network()
@@ -151,11 +151,13 @@ def test_of_others(network):
         there.train()(*given)[0].square().mean().backward()
         runs.append([output.cpu(), *(p.grad.cpu() for p in there.parameters() if p.grad is not None)])
     assert all(map(torch.equal, runs[2], runs[3]))
-    (expected, _, output), *gradients = zip(*runs[:3], strict=True)
-    least = max(wanted.norm() for wanted, *_ in gradients) / 1000  # of some the gradient is 0 but for rounding
-    for wanted, of_cpu, found in gradients:
-        bound = max(BOUND * max(wanted.norm(), least), (of_cpu - wanted).norm())
-        assert (found - wanted).norm() <= bound
+    (expected, *exact), (_, *of_cpu), (output, *found) = runs[:3]
+    least = max(wanted.norm() for wanted in exact) / 1000  # of some the gradient is 0 but for rounding
+    of_cpu, found = (
+        max((one - wanted).norm() / max(wanted.norm(), least) for one, wanted in zip(some, exact, strict=True))
+        for some in (of_cpu, found)
+    )
+    assert found <= max(BOUND, 2 * of_cpu)
     assert (output - expected).norm() <= 1e-5 * expected.norm()
 
 
