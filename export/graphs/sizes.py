@@ -23,9 +23,9 @@ class Unknown:
     """A size that is unknown until the graph runs."""
 
     def __init__(self, *, signed: bool = False) -> None:
-        self.same: Size | None = None  # what it has flags out to be
+        self.same: Size | None = None  # the size that it was found to equal
         self.signed = signed  # a number that may turn out to be negative, and so no dim
-        self.factors: tuple[Size, ...] = ()  # what it is the product of
+        self.factors: tuple[Size, ...] = ()  # their product is this size
 
 
 Size = int | Unknown
@@ -401,5 +401,5 @@ def _is_dim(part: Any) -> bool:
 
 
 def _plain(part: Any) -> Size | None:
-    """A size as what it has flags out to be; None for what is none."""
+    """Return the size that this was found to equal; None for what is no size."""
     return _found(part) if isinstance(part, Size) and not isinstance(part, bool) else None

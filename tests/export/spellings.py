@@ -351,8 +351,8 @@ class TurnUnbound(Turn):
         angles = self.angles(positions)
         angles = ops.stack((angles, angles), -1).reshape(angles.shape[0], -1)
         real, imaginary = ops.unbind(x.reshape(*x.shape[:-1], -1, 2), -1)
-        turned = ops.stack((-imaginary, real), -1).reshape(x.shape)
-        return x * ops.cos(angles) + turned * ops.sin(angles)
+        rotated = ops.stack((-imaginary, real), -1).reshape(x.shape)
+        return x * ops.cos(angles) + rotated * ops.sin(angles)
 
 
 class TurnPacked(Turn):

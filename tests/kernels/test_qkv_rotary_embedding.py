@@ -32,7 +32,7 @@ CASES = [  # batch, positions and size of a head; heads of q, k and v; leading d
     ((3, 4, 2), (2, 1, 1), (), 0),  # one pair
     ((2, 5, 128), (3, 1, 1), (), 64),  # the first half of a head
     ((2, 6, 80), (3, 1, 1), (2,), 20),
-    ((2, 3, 15), (3, 1, 1), (), 6),  # an odd head, of which a part is turned
+    ((2, 3, 15), (3, 1, 1), (), 6),  # an odd head, of which a part is rotated
     ((1, 300, 32), (1, 1, 1), (), 0),  # one head each, more positions than repeats
     ((1, 2, 64), (600, 2, 1), (), 0),  # heads that do not fit one tile
     ((2, 3, 2048), (2, 1, 1), (), 0),  # heads longer than the stride of an instruction

@@ -43,7 +43,7 @@ def norm(x, gamma):
 # one row; rows that a core takes alone; a transpose that several threads copy
 @pytest.mark.parametrize(("rows", "columns"), [(1, 96), (5, 96), (257, 768)])
 def test_values(rows, columns):
-    x, gamma, (turned, viewed, last, rstd) = launch(TEXT, rows, columns)
+    x, gamma, (transposed, viewed, last, rstd) = launch(TEXT, rows, columns)
     first = norm(x, gamma)
     second = norm(first, gamma)
     product = first / (1 + np.exp(-first)) * second
@@ -51,7 +51,7 @@ def test_values(rows, columns):
     # Of float32: each norm is a sum of `columns`, a root and two products, wrong by some 1e-6 (relative); `last` comes
     # behind two of them, an exponential and three products.
     assert_close(viewed, first.reshape(rows, 3, -1), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(turned, viewed.transpose(1, 0, 2))
+    np.testing.assert_array_equal(transposed, viewed.transpose(1, 0, 2))
     assert_close(last, third[-1:], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(rstd, 1 / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6), rtol=1e-5)
 

@@ -147,10 +147,10 @@ def _turned(x, angles, config):
     size = config.rotary or config.head_size
     x, others = x[..., :size], x[..., size:]
     scale = 1.0 if config.rope_scaling is None else config.rope_scaling.attention_factor
-    turned = np.exp(1j * angles) * scale
+    rotated = np.exp(1j * angles) * scale
     if config.architecture == "glm4":  # pairs are neighbours
-        turned = (x[..., 0::2] + 1j * x[..., 1::2]) * turned
-        return np.concatenate((np.stack((turned.real, turned.imag), -1).reshape(x.shape), others), -1)
+        rotated = (x[..., 0::2] + 1j * x[..., 1::2]) * rotated
+        return np.concatenate((np.stack((rotated.real, rotated.imag), -1).reshape(x.shape), others), -1)
     first, second = np.split(x, 2, axis=-1)
-    turned = (first + 1j * second) * turned
-    return np.concatenate((turned.real, turned.imag, others), -1)
+    rotated = (first + 1j * second) * rotated
+    return np.concatenate((rotated.real, rotated.imag, others), -1)

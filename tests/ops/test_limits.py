@@ -19,15 +19,15 @@ MODES = ("half", "interleave")
 
 
 def rotary(size):
-    """(shapes, attributes) of heads of this size: all of it is turned, half of it, or a pair."""
+    """(shapes, attributes) of heads of this size: all of it is rotated, half of it, or a pair."""
     for mode in MODES:
-        for turned in (0, size // 4 * 2, 2):
+        for rotated in (0, size // 4 * 2, 2):
             for width, separate_halves in (
-                (turned or size, True),
-                (turned or size, False),
-                ((turned or size) // 2, False),
+                (rotated or size, True),
+                (rotated or size, False),
+                ((rotated or size) // 2, False),
             ):
-                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned, "separate_halves": separate_halves}
+                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": rotated, "separate_halves": separate_halves}
                 yield [(1, 2, 3, size), (2, width), (2, width)], attributes
 
 

@@ -36,7 +36,7 @@ def weighted_sum(qkv, cos, sin, dq, dk, dv, *arguments):
     ids=str,
 )
 def test_forward_and_gradient(mode, types, pairs, layout):
-    """Tables for every sequence; of a head of 24 elements 20 are turned."""
+    """Tables for every sequence; of a head of 24 elements 20 are rotated."""
     rng = np.random.default_rng(0)
     qkv = tensor(draw(rng, (2, 5, sum(HEADS), 24)), types[0])
     cos, sin = tables(rng, (2, 5, 10), types[1])
@@ -58,7 +58,7 @@ LEARNED = [
     ("half", "BNSD", (5, 4), 0),
     ("half", "BSND", (2, 5, 8), 0),  # every angle twice: the first is read, and gets the gradient
     ("interleave", "BNSD", (1, 5, 4), 0),
-    ("interleave", "BSND", (5, 6), 6),  # every angle twice, and not the whole head turned
+    ("interleave", "BSND", (5, 6), 6),  # every angle twice, and not the whole head rotated
 ]
 
 
@@ -72,9 +72,9 @@ def test_gradient_of_learned_tables(mode, types, tables_of):
     cos, sin = tables(rng, shape, types[1])
     arguments = (*HEADS, pairs, layout, rotary_dim)
     results = run(mode, ms.grad(weighted_sum, (1, 2)), (qkv, cos, sin, *dys), *arguments)
-    turned = HEADS[0] + HEADS[1]
+    rotated = HEADS[0] + HEADS[1]
     dy = np.concatenate([numpy(d) if layout == "BSND" else numpy(d).swapaxes(1, 2) for d in dys[:2]], 2)
-    exact = numpy(qkv)[:, :, :turned], numpy(cos), numpy(sin), pairs, 1, rotary_dim
+    exact = numpy(qkv)[:, :, :rotated], numpy(cos), numpy(sin), pairs, 1, rotary_dim
     golden, terms = turn.backward_tables(dy, *exact), turn.backward_tables_terms(dy, *exact)
     for result, value, sums in zip(results, golden, terms, strict=True):
         assert (result.shape, dtype_name(result)) == (shape, types[1])

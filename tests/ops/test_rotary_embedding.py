@@ -70,7 +70,7 @@ LEARNED = [
     ("half", "BSND", (5, 4), 0, False),
     ("half", "BNSD", (2, 5, 8), 0, False),  # every angle twice: the first is read, and gets the gradient
     ("interleave", "BSND", (1, 5, 4), 0, False),
-    ("interleave", "BNSD", (5, 6), 6, False),  # every angle twice, and not the whole head turned
+    ("interleave", "BNSD", (5, 6), 6, False),  # every angle twice, and not the whole head rotated
     ("half", "BNSD", (2, 5, 8), 0, True),  # both elements of a pair have values of their own
     ("interleave", "BSND", (5, 6), 6, True),
     ("half", "SND", (5, 8), 0, False),

@@ -301,7 +301,7 @@ def test_a_norm_with_two_readers(kind, shortcut, found):
     assert_close(numpy(net(image)), expected, atol=1e-5)
 
 
-def turned(x, cos, sin):
+def rotated(x, cos, sin):
     half = x.shape[-1] // 2
     return x * cos + ops.cat((-x[..., half:], x[..., :half]), -1) * sin
 
@@ -318,8 +318,8 @@ class CalledTwice(nn.Cell):
         return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
 
     def construct(self, x, cos, sin):
-        query: ms.Tensor = turned(self.heads(self.query(x)), cos, sin)
-        key = turned(self.heads(self.key(x)), cos, sin)
+        query: ms.Tensor = rotated(self.heads(self.query(x)), cos, sin)
+        key = rotated(self.heads(self.key(x)), cos, sin)
         return ops.matmul(query, key.swapaxes(2, 3)).reshape(x.shape[0], -1)
 
 

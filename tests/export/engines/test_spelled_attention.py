@@ -42,11 +42,11 @@ class Processor:
     def __init__(self, factor):
         self.factor = factor
 
-    def turned(self, cell, x):
+    def rotated(self, cell, x):
         return cell.heads(x) * self.factor
 
     def __call__(self, cell, x, mask=None):
-        q, k, v = self.turned(cell, cell.q(x)), cell.heads(cell.k(x)), cell.heads(cell.v(x))
+        q, k, v = self.rotated(cell, cell.q(x)), cell.heads(cell.k(x)), cell.heads(cell.v(x))
         s = ops.matmul(q, k.swapaxes(2, 3)) * cell.scale
         s = s if mask is None else s + mask
         return ops.matmul(ops.softmax(s, -1), v)

@@ -168,8 +168,8 @@ def many_that_write(file):
     for _ in range(DEEP):
         made.append(file.operator("InplaceAddExt", file.operator("Sin", file.x, shape=ANY), value, shape=ANY))
         value = file.operator("InplaceAddExt", value, file.x, shape=ANY)
-    turned = file.operator("Muls", value, file.constant(1), shape=ANY)
-    file.operator("MakeTuple", turned, *made)
+    scaled = file.operator("Muls", value, file.constant(1), shape=ANY)
+    file.operator("MakeTuple", scaled, *made)
 
 
 def rows_of_nothing(file):

@@ -146,9 +146,9 @@ def test_layers_that_stay(tmp_path):
 
 
 class Turning(Attention):
-    """Queries and keys are turned before they meet; the tables are those of all positions."""
+    """Queries and keys are rotated before they meet; the tables are those of all positions."""
 
-    turned = ("q", "k")
+    rotated = ("q", "k")
 
     def __init__(self, heads=(4, 2, 2), own_tables=False, mode="half"):
         super().__init__(heads)

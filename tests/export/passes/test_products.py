@@ -129,13 +129,13 @@ def test_what_stays(tmp_path):
 
 
 def used_elsewhere(x, y):
-    turned = y.swapaxes(2, 3)
-    return x @ turned, turned * 2
+    transposed = y.swapaxes(2, 3)
+    return x @ transposed, transposed * 2
 
 
 def scaled_and_used_elsewhere(x, y):
-    turned = y.swapaxes(2, 3)
-    return x @ (turned * 2), turned
+    transposed = y.swapaxes(2, 3)
+    return x @ (transposed * 2), transposed
 
 
 @pytest.mark.parametrize(("function", "folded"), [(used_elsewhere, 1), (scaled_and_used_elsewhere, 0)])

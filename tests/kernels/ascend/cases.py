@@ -47,8 +47,8 @@ def _rotary_tables(rng, shapes, attributes):
     if not 0 <= axis < len(x) - 1:
         return shapes
     batch = _broadcast(rng, x[:axis])
-    turned = attributes["rotary_dim"] or x[-1]
-    return [x, *[(*batch, x[axis], turned // int(rng.integers(1, 3)))] * 2]
+    rotated = attributes["rotary_dim"] or x[-1]
+    return [x, *[(*batch, x[axis], rotated // int(rng.integers(1, 3)))] * 2]
 
 
 def _qkv(rng, shapes, attributes):

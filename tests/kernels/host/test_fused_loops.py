@@ -391,7 +391,7 @@ def draw_column_instruction(rng, parts, rows, cols, slots):
 
 
 def draw_column_tiles(rng):
-    """Instructions on columns of rows among those on whole tiles, as halves of a head are turned."""
+    """Instructions on columns of rows among those on whole tiles, as halves of a head are rotated."""
     cols = rng.choice([64, 96, 128, 128, 256])
     parts = rng.choice([1, 2, 2, 3])
     rows = 1920 // cols // parts
@@ -448,11 +448,11 @@ def _streaming():
 
 def turn_heads(narrow, positions, heads, dim):
     """x * cos + partner(x) * sin as rotary_embedding does it. The sines are made in the same program."""
-    x, turned, y, cos, sin, sines = (slot * SLOT for slot in (1, 2, 3, 4, 5, 6))
+    x, rotated, y, cos, sin, sines = (slot * SLOT for slot in (1, 2, 3, 4, 5, 6))
     half, step, count = 2 * dim, dim // 8, positions * heads * dim  # a half in bytes, a head in blocks, elements
     kind, loaded, size = ("float32", x, 4 * count) if narrow is None else (narrow, 0, 2 * count)
     whole = [(y + 4 * at, x + 4 * at, cos + 4 * at, n) for at, n in columns(dim)]
-    parts = [(turned, x + half, sin, dim // 2), (turned + half, x, sin + half, dim // 2), *whole]
+    parts = [(rotated, x + half, sin, dim // 2), (rotated + half, x, sin + half, dim // 2), *whole]
     calls = []
     for tile in range(4):
         calls += [load(loaded // SLOT, 6000 * tile, size)]
@@ -466,7 +466,7 @@ def turn_heads(narrow, positions, heads, dim):
                 at, strides = 4 * p * heads * dim, (1, 1, 1, step, step, 0)
                 operands = (to + at, source + at, table + 4 * p * dim, lanes, heads, strides, True)
                 calls += [("binary_repeat", "Mul", "float32", *operands)]
-        calls += [("binary", "Add", "float32", y, y, turned, count)]
+        calls += [("binary", "Add", "float32", y, y, rotated, count)]
         calls += [] if narrow is None else [("cast", kind, "float32", loaded, y, 1, count)]
         calls += [store(32 * 1024 + 6144 * tile, (y if narrow is None else loaded) // SLOT, size)]
     return calls
@@ -699,7 +699,7 @@ def test_what_reads_the_same_is_one_loop(rooted, divided, scale, together):
 def test_bits_of_neighbours(narrow):
     """And and Or of two elements of 16 bits are those of a float to a loop: each element gets its neighbour."""
     count, width, size = 1024, 4 if narrow is None else 2, 8 * 1024
-    after, before, turned, masks = (slot * SLOT for slot in (1, 2, 3, 4))
+    after, before, both, masks = (slot * SLOT for slot in (1, 2, 3, 4))
     words = width * count // 2
     kept = [0xFFFFFFFF, 0] if narrow is None else [0xFFFF, 0xFFFF]  # bits of even elements, in words
     calls = [("set", masks + 4 * i, kept[i % 2] ^ (0xFFFFFFFF if i >= 8 else 0)) for i in range(16)]
@@ -708,11 +708,11 @@ def test_bits_of_neighbours(narrow):
         calls += [
             ("bitwise", False, after, after, masks, words, True),
             ("bitwise", False, before, before, masks + 32, words, True),
-            ("bitwise", True, turned, after, before, words, False),
+            ("bitwise", True, both, after, before, words, False),
         ]
         if narrow is not None:
-            calls += [("cast", "float32", narrow, 5 * SLOT, turned, 0, count)]
-        value = turned if narrow is None else 5 * SLOT
+            calls += [("cast", "float32", narrow, 5 * SLOT, both, 0, count)]
+        value = both if narrow is None else 5 * SLOT
         calls += [("binary", "Mul", "float32", 6 * SLOT, value, value, count), store(32768 + size * tile, 6, 4 * count)]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
