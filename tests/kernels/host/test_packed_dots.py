@@ -13,13 +13,17 @@ from tests.kernels.host.memory import Memory
 HALVES, FLOATS, PRODUCTS, SUMS, FACTORS, NUMBERS = 0, 16384, 49152, 53248, 57344, 61440
 BYTES, FACTOR_HALVES = 65536, 66560  # factors that are bytes first
 UB_BYTES = 68608
-LEFT = {"float": (FLOATS, 4096, "uint32"), "product": (PRODUCTS, 1024, "uint32"), "sums": (SUMS, 1024, "uint32")}
 
 
 def run(calls, numbers, factors, execution):
     memory = Memory(UB_BYTES).put(NUMBERS, numbers).put(FACTORS, factors)
     memory.run(*calls, execution=execution)
     return memory
+
+
+def same(calls, numbers, factors):
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    np.testing.assert_array_equal(deferred.ub, serial.ub)
 
 
 def dots(bits, rows, columns, group, stride=None, places=range(0, 4096, 128)):
@@ -60,28 +64,18 @@ CASES = [  # rows, columns, group
 
 @pytest.mark.parametrize(("bits", "case"), list(itertools.product([8, 4], CASES)))
 def test_sums_are_those_of_the_instructions(bits, case):
-    numbers, factors = draw(bits, *case[:2])
-    calls = list(dots(bits, *case))
-    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
-    for offset, count, dtype in LEFT.values():
-        np.testing.assert_array_equal(deferred.get(offset, count, dtype), serial.get(offset, count, dtype))
+    same(list(dots(bits, *case)), *draw(bits, *case[:2]))
 
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_groups_apart(bits):
     """Half of each group, as where a group is longer than a repeat."""
-    numbers, factors = draw(bits, 2, 512)
-    calls = list(dots(bits, 2, 512, 64, 128))
-    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
-    np.testing.assert_array_equal(deferred.get(SUMS, 256, "uint32"), serial.get(SUMS, 256, "uint32"))
+    same(list(dots(bits, 2, 512, 64, 128)), *draw(bits, 2, 512))
 
 
 @pytest.mark.parametrize("places", [(0, 128, 512, 1024), (256, 128, 0, 384), (0, 128, 128, 256)])
 def test_sums_may_go_anywhere(places):
-    numbers, factors = draw(4, 4, 96)
-    calls = list(dots(4, 4, 96, 32, places=places))
-    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
-    np.testing.assert_array_equal(deferred.get(SUMS, 512, "uint32"), serial.get(SUMS, 512, "uint32"))
+    same(list(dots(4, 4, 96, 32, places=places)), *draw(4, 4, 96))
 
 
 def integer_dots(bits, rows, columns, *layout):
@@ -115,23 +109,22 @@ INTEGERS = [  # rows, columns, group, from a group to the next
 
 
 @pytest.mark.parametrize(("bits", "case"), list(itertools.product([8, 4], INTEGERS)))
-@pytest.mark.parametrize("lowest", [-127, -128])  # -128 has no opposite of 8 bits
-def test_integers(bits, case, lowest):
+def test_integers(bits, case):
     numbers, _ = draw(bits, *case[:2])
     numbers[: min(64, len(numbers))] = -128 if bits == 8 else -0x78  # the largest sums
-    factors = np.random.default_rng(0).integers(lowest, 128, case[1]).astype(np.int8)
-    factors[:32] = lowest
-    both(list(integer_dots(bits, *case)), numbers, factors)
+    for lowest in (-127, -128):  # -128 has no opposite of 8 bits
+        factors = np.random.default_rng(0).integers(lowest, 128, case[1]).astype(np.int8)
+        factors[:32] = lowest
+        both(list(integer_dots(bits, *case)), numbers, factors)
 
 
-@pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("offset", [BYTES, FACTOR_HALVES, FACTORS, NUMBERS])
-def test_what_changes_of_integers_is_seen(place, offset):
+def test_what_changes_of_integers_is_seen(offset):
     numbers, _ = draw(4, 2, 64)
-    factors = np.arange(-32, 32).astype(np.int8)
-    calls = list(integer_dots(4, 2, 64, 32))
-    calls.insert(place, ("fill", "int32", offset, 0x3C003C00, 8))
-    both(calls, numbers, factors)
+    for place in range(7):
+        calls = list(integer_dots(4, 2, 64, 32))
+        calls.insert(place, ("fill", "int32", offset, 0x3C003C00, 8))
+        both(calls, numbers, np.arange(-32, 32).astype(np.int8))
 
 
 CHANGES = {  # between the casts and the sum
@@ -143,29 +136,20 @@ CHANGES = {  # between the casts and the sum
 }
 
 
-@pytest.mark.parametrize(("bits", "what"), list(itertools.product([8, 4], CHANGES)))
-@pytest.mark.parametrize("place", [1, 2, 3])
-def test_what_changes_in_between_is_seen(bits, what, place):
-    numbers, factors = draw(bits, 2, 64)
-    calls = list(dots(bits, 2, 64, 32))
-    calls.insert(place, CHANGES[what])
-    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
-    for offset, count, dtype in LEFT.values():
-        np.testing.assert_array_equal(deferred.get(offset, count, dtype), serial.get(offset, count, dtype))
-
-
-def same(calls, numbers, factors):
-    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
-    np.testing.assert_array_equal(deferred.ub, serial.ub)
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_in_between_is_seen(what):
+    for bits, place in itertools.product([8, 4], [1, 2, 3]):
+        calls = list(dots(bits, 2, 64, 32))
+        calls.insert(place, CHANGES[what])
+        same(calls, *draw(bits, 2, 64))
 
 
 @pytest.mark.parametrize("place", [FACTORS, NUMBERS, FLOATS, PRODUCTS, HALVES])
-@pytest.mark.parametrize("offset", [0, 128, 256, 512, 2048])  # also where numbers and factors of the last groups are
-@pytest.mark.parametrize("step", [128, 4 * 576])  # a row of sums lies on its own floats
-def test_sums_may_lie_on_what_they_are_made_of(place, offset, step):
+def test_sums_may_lie_on_what_they_are_made_of(place):
     """A row's sums are written when all of them are known, and those of the next row see them."""
-    numbers, factors = draw(4, 4, 576)
-    same(list(dots(4, 4, 576, 32, places=range(place + offset - SUMS, 2**20, step))), numbers, factors)
+    # Also where numbers and factors of the last groups are; and a row of sums on its own floats.
+    for offset, step in itertools.product([0, 128, 256, 512, 2048], [128, 4 * 576]):
+        same(list(dots(4, 4, 576, 32, places=range(place + offset - SUMS, 2**20, step))), *draw(4, 4, 576))
 
 
 def test_sums_may_lie_on_the_numbers_of_the_row_before():
@@ -266,10 +250,10 @@ def test_scaled_rows(bits, case, has_offset, halves):
     assert np.isfinite(same_rows(list(scaled_rows(bits, *case, has_offset, halves)), case, bits, halves)).all()
 
 
-@pytest.mark.parametrize("place", range(1, 8))  # from the end
 @pytest.mark.parametrize("offset", [NUMBERS, BYTES, TERMS, SHIFTS, SCALES, OFFSETS, HALF_SCALES, X_SCALES, X_SUMS])
-def test_what_changes_of_scaled_rows_is_seen(place, offset):
+def test_what_changes_of_scaled_rows_is_seen(offset):
     case = (3, 288, 32)
-    calls = list(scaled_rows(4, *case, 1, 1))
-    calls.insert(len(calls) - place, ("fill", "int32", offset, 0x3C003C00, 8))
-    same_rows(calls, case, 4, 1)
+    for place in range(1, 8):  # from the end
+        calls = list(scaled_rows(4, *case, 1, 1))
+        calls.insert(len(calls) - place, ("fill", "int32", offset, 0x3C003C00, 8))
+        same_rows(calls, case, 4, 1)
