@@ -40,6 +40,12 @@ ARGUMENTS = {
 }
 
 
+def installed(name):
+    """The distribution that was installed, not the .egg-info of an earlier build in the tree, which is found first."""
+    found = list(importlib.metadata.distributions(name=name))
+    return next((one for one in found if one.read_text("RECORD") is not None), found[0] if found else None)
+
+
 def required():
     """The distributions that ms_ascend_ops needs without an extra, by name, itself included."""
     found = {}
@@ -48,10 +54,9 @@ def required():
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if name in found:
             continue
-        try:
-            found[name] = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
+        if (distribution := installed(name)) is None:
             continue  # of an optional feature of another package
+        found[name] = distribution
         needs = map(Requirement, found[name].requires or ())
         waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
     return found
@@ -174,7 +179,7 @@ def test_help_needs_no_extra(command, monkeypatch):
 
 def test_the_packages_are_those_of_pyproject():
     declared = {extra: set() for extra in extras.PACKAGES}
-    for text in importlib.metadata.requires("ms_ascend_ops"):
+    for text in installed("ms_ascend_ops").requires:
         need = Requirement(text)
         for extra, names in declared.items():
             if need.marker and not need.marker.evaluate({"extra": ""}) and need.marker.evaluate({"extra": extra}):
