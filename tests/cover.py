@@ -95,9 +95,9 @@ def needless_graphs(items):
     """Those cases of tests with a `mode` that another one stands for.
 
     A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others: every
-    combination of the other parameters runs in PyNative, and the first two in the modes that compile. After these a
-    value has its graph, in one of the modes in turn, if none had it before, and if it is an attribute: shapes and
-    dtypes are inferred by the same code in all modes, and of an error only that it arrives depends on the mode.
+    combination of the other parameters runs in PyNative, and the first in a mode that compiles. After that a value has
+    its graph, in one of the modes in turn, if none had it before, and if it is an attribute: shapes and dtypes are
+    inferred by the same code in all modes, and of an error only that it arrives depends on the mode.
     """
     tests, turns = {}, Counter()
     for item in items:
@@ -110,7 +110,7 @@ def needless_graphs(items):
         met = set()
         for at, of_mode in enumerate(combinations.values()):
             (first, *_) = of_mode.values()
-            values = _values(first.callspec.params, all_of_them=at < len(COMPILED))
+            values = _values(first.callspec.params)
             if at and values <= met:
                 needless.update(of_mode.values())
                 continue
@@ -121,12 +121,11 @@ def needless_graphs(items):
     return needless
 
 
-def _values(parameters, all_of_them):
-    """What a graph is compiled for: values of attributes, or of all parameters."""
-    if not all_of_them and "message" in parameters:
+def _values(parameters):
+    """What a graph is compiled for: values of attributes."""
+    if "message" in parameters:
         return set()
-    given = {name: value for name, value in parameters.items() if name != "mode"}
-    return {(name, str(value)) for name, value in given.items() if all_of_them or not _of_a_tensor(value)}
+    return {(name, str(value)) for name, value in parameters.items() if name != "mode" and not _of_a_tensor(value)}
 
 
 def _of_a_tensor(value):

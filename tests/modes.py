@@ -65,6 +65,11 @@ def _two_of(row):
     return two_of(enumerate(row), min(2, len(row)))
 
 
+def last_compiled(cases, mode="jit"):
+    """(mode, ...) of each case in PyNative, and of the last one, which has the most in it, in a mode that compiles."""
+    return [*(("pynative", *case) for case in cases), (mode, *cases[-1])]
+
+
 def few_modes(case, cases):
     """PyNative, and one of the modes that compile: in turn, so that the cases have them all."""
     return MODES[0], MODES[1 + list(cases).index(case) % 2]

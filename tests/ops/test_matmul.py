@@ -9,14 +9,14 @@ from mindspore import Tensor
 from ms_ascend_ops import ops
 from tests.acceptance import assert_accurate, assert_close
 from tests.inputs import draw
-from tests.modes import combinations, run
+from tests.modes import last_compiled, run
 from tests.reference import matmul as reference
 from tests.tensors import dtype_name, numpy, tensor
 
 TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
 
 
-@pytest.mark.parametrize(("mode", "types", "activation"), combinations(TYPES, list(reference.ACTIVATIONS)))
+@pytest.mark.parametrize(("mode", "types", "activation"), last_compiled(list(product(TYPES, reference.ACTIVATIONS))))
 def test_forward_and_gradient(mode, types, activation):
     rng = np.random.default_rng(0)
     x, weight = (tensor(draw(rng, shape) / 3, types[0]) for shape in ((2, 3, 8), (4, 8)))

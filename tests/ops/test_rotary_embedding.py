@@ -1,4 +1,5 @@
 import re
+from itertools import cycle
 
 import mindspore as ms
 import numpy as np
@@ -8,7 +9,7 @@ from mindspore import Tensor
 from ms_ascend_ops import ops, registry
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
-from tests.modes import MODES, combinations, run
+from tests.modes import MODES, combinations, last_compiled, run
 from tests.reference import rotary_embedding as reference
 from tests.tensors import dtype_name, numpy, tensor
 
@@ -77,7 +78,9 @@ LEARNED = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "types", "tables_of"), combinations(TYPES, LEARNED), ids=str)
+@pytest.mark.parametrize(
+    ("mode", "types", "tables_of"), last_compiled(list(zip(cycle(TYPES), LEARNED, strict=False))), ids=str
+)
 def test_gradient_of_learned_tables(mode, types, tables_of):
     pairs, layout, shape, rotary_dim, own = tables_of
     rng, axis = np.random.default_rng(0), layout.index("S")

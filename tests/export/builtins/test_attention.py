@@ -1,5 +1,7 @@
 """MindSpore's attention functions for an NPU, on a CPU: against softmax(q k^T) v in float64."""
 
+from itertools import product
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from mindspore import Tensor, ops
 
 from ms_ascend_ops import cpu_builtins
 from tests.acceptance import assert_close
-from tests.modes import MODES, run
+from tests.modes import MODES, last_compiled, run
 from tests.tensors import numpy, tensor
 
 B, N, G, S, T, D = 2, 4, 2, 5, 7, 8
@@ -85,8 +87,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("function", "layout", "visible"), FUNCTIONS)
+@pytest.mark.parametrize(("mode", "function", "layout", "visible"), last_compiled(FUNCTIONS))
 def test_layouts_and_sparse_modes(mode, function, layout, visible):
     with cpu_builtins():
         result = run(mode, function, inputs(layout), layout)
@@ -201,8 +202,7 @@ def varied(q, k, v, mode):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("sparse_mode", [0, 2, 3])
+@pytest.mark.parametrize(("mode", "sparse_mode"), last_compiled([(0,), (2,), (3,)], "graph"))
 def test_sequences_of_several_lengths(mode, sparse_mode):
     q, k, v = draw(6, N, D), draw(10, G, D), draw(10, G, D, seed=1)
     with cpu_builtins():
@@ -233,10 +233,11 @@ def prompt(q, k, v, layout, lengths, key_lengths, sparse_mode):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("layout", "lengths", "key_lengths", "sparse_mode"),
-    [("BSH", None, None, 0), ("BNSD", (3, 5), (4, 7), 3), ("BSH", None, (4, 7), 0), ("BSH", (3, 5), None, 2)],
+    ("mode", "layout", "lengths", "key_lengths", "sparse_mode"),
+    last_compiled(
+        [("BSH", None, None, 0), ("BSH", None, (4, 7), 0), ("BSH", (3, 5), None, 2), ("BNSD", (3, 5), (4, 7), 3)]
+    ),
 )
 def test_prompts(mode, layout, lengths, key_lengths, sparse_mode):
     with cpu_builtins():
@@ -277,9 +278,9 @@ def one_token(q, k, v, mask, lengths, layout):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layout", ["BSH", "BNSD"])
-@pytest.mark.parametrize("lengths", [None, (4, 6)])
+@pytest.mark.parametrize(
+    ("mode", "layout", "lengths"), last_compiled([*product(["BSH", "BNSD"], [None, (4, 6)])], "graph")
+)
 def test_one_token(mode, layout, lengths):
     hidden = np.random.default_rng(1).random((B, T)) < 0.3
     query = HEADS[0][:, :, :1]
