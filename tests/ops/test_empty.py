@@ -106,7 +106,7 @@ def test_heads_without_elements_have_no_scale(function, ranks, integers):
 
 @pytest.mark.parametrize(
     ("mode", "step", "group"),
-    [("pynative", 1, 0), ("jit", 9, 0), *(thorough("jit", 3, group) for group in range(3))],
+    [("pynative", 1, 0), *(thorough("jit", 3, group) for group in range(3))],
 )
 def test_more(mode, step, group):
     """Optional inputs, inputs that broadcast, axes of any rank, and the gradients of all of them."""
