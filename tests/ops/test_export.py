@@ -36,10 +36,6 @@ assert "ms_ascend_ops" not in sys.modules
 """
 
 
-def run_elsewhere(folder):
-    subprocess.run([sys.executable, "-c", RUN, str(folder)], check=True)
-
-
 def export(network, like, path):
     with graph_mode():
         ms.export(network, *like, file_name=str(path), file_format="MINDIR")
@@ -82,8 +78,9 @@ def ran(tmp_path_factory, request):
         export(example.network(), like, folder / f"{example}.{form}")
         for i, each in enumerate(inputs):
             save(folder / f"{example}.{form}.x{i}.npz", [tensor.asnumpy() for tensor in each])
-    run_elsewhere(folder)
-    return folder
+    of_layers = export_layers(folder)
+    subprocess.run([sys.executable, "-c", RUN, str(folder)], check=True)
+    return folder, of_layers
 
 
 @pytest.mark.parametrize(
@@ -93,6 +90,7 @@ def ran(tmp_path_factory, request):
 )
 def test_every_operator(example, form, ran):
     """The bits that PyNative gives."""
+    ran, _ = ran
     log = ran / f"{example}.{form}.log"
     assert not log.exists(), log.read_text()
     for i, shape in enumerate(example.operator.small_shapes[: 1 if form == "static" else None]):
@@ -112,17 +110,21 @@ class Network(nn.Cell):
         return self.swiglu(self.norm(x))
 
 
-def test_a_network_with_layers(tmp_path):
-    """Every dim known, the features, or none."""
+def export_layers(folder):
+    """Every dim known, the features, or none. Returns what has to come out."""
     network, rng, expected = Network(), np.random.default_rng(0), {}
     weight = network.norm.weight.asnumpy().astype(np.float64)
     for i, shape in enumerate([(3, 8), (None, 8), (None, None)]):
         init = {} if None in shape else {"init": "zeros"}
-        export(network, [Tensor(shape=shape, dtype=ms.float32, **init)], tmp_path / f"network{i}")
+        export(network, [Tensor(shape=shape, dtype=ms.float32, **init)], folder / f"network{i}")
         for j, rows in enumerate((3, 3) if shape[0] else (2, 5)):
             x = rng.normal(size=(rows, 8)).astype(np.float32)
-            save(tmp_path / f"network{i}.x{j}.npz", [x])
+            save(folder / f"network{i}.x{j}.npz", [x])
             expected[f"network{i}.x{j}.y.npz"] = swiglu.forward(rms_norm.forward(x.astype(np.float64), weight)[0])
-    run_elsewhere(tmp_path)
+    return expected
+
+
+def test_a_network_with_layers(ran):
+    folder, expected = ran
     for name, golden in expected.items():
-        assert_accurate(load(tmp_path / name)[0], golden, "float32")
+        assert_accurate(load(folder / name)[0], golden, "float32")

@@ -47,30 +47,33 @@ RUN = """
 import sys
 import numpy as np
 import ms_ascend_ops
-network = ms_ascend_ops.load(sys.argv[1])
 values = np.load("values.npy")
-np.save("all.npy", network(values).asnumpy())
-np.save("one.npy", network(values[:1, :1]).asnumpy())
+for name in sys.argv[1:]:
+    network = ms_ascend_ops.load(f"{name}.zip")
+    np.save(f"{name}_all.npy", network(values).asnumpy())
+    np.save(f"{name}_one.npy", network(values[:1, :1]).asnumpy())
 """
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["one file", "parameters in files"])
-def test_on_another_path_in_another_process(request, large, network, values, tmp_path):
-    if large:
-        request.getfixturevalue("small_limit")
-    file = export_mindir(network, Tensor(values), path=tmp_path / "network", dynamic={0: (0, 1)})
-    made = bundle(file, tmp_path / "network")
+def test_on_another_path_in_another_process(request, network, values, tmp_path):
+    """One file, and one whose parameters are in files of their own."""
     away = tmp_path / "another place"
     away.mkdir()
-    shutil.move(made, away / "moved.zip")
-    for path in tmp_path.glob("network*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in ("small", "large"):
+        if name == "large":
+            request.getfixturevalue("small_limit")
+        file = export_mindir(network, Tensor(values), path=tmp_path / "network", dynamic={0: (0, 1)})
+        shutil.move(bundle(file, tmp_path / "network"), away / f"{name}.zip")
+        for path in tmp_path.glob("network*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     np.save(away / "values.npy", values)
-    subprocess.run([sys.executable, "-c", RUN, "moved.zip"], check=True, cwd=away)
+    subprocess.run([sys.executable, "-c", RUN, "small", "large"], check=True, cwd=away)
     expected = numpy(network(Tensor(values)))
-    assert_close(np.load(away / "all.npy"), expected, rtol=1e-5, atol=1e-6)
-    assert_close(np.load(away / "one.npy"), expected[:1, :1], rtol=1e-5, atol=1e-6)
-    assert sorted(path.name for path in away.iterdir()) == ["all.npy", "moved.zip", "one.npy", "values.npy"]
+    for name in ("small", "large"):
+        assert_close(np.load(away / f"{name}_all.npy"), expected, rtol=1e-5, atol=1e-6)
+        assert_close(np.load(away / f"{name}_one.npy"), expected[:1, :1], rtol=1e-5, atol=1e-6)
+    made = {f"{name}{end}" for name in ("small", "large") for end in (".zip", "_all.npy", "_one.npy")}
+    assert {path.name for path in away.iterdir()} == made | {"values.npy"}
 
 
 def test_a_second_bundle_has_the_same_bytes(packed, file, tmp_path):

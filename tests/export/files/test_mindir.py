@@ -1,7 +1,5 @@
 import os
 import re
-import subprocess
-import sys
 
 import mindspore as ms
 import numpy as np
@@ -15,25 +13,6 @@ from tests.acceptance import assert_close
 from tests.export.mindir import change, customs, set_function
 from tests.export.spellings import HIDDEN
 from tests.tensors import numpy
-
-RUN = """
-import sys
-import numpy as np
-import ms_ascend_ops
-network = ms_ascend_ops.load(sys.argv[1])
-assert not any(name.startswith("tests") for name in sys.modules)
-values = np.load("values.npy")
-for batch, length in ((3, 5), (1, 1), (2, 4)):
-    np.save(f"{batch}_{length}.npy", network(values[:batch, :length]).asnumpy())
-"""
-
-
-def test_dynamic_batch_and_sequence_in_a_fresh_process(file, network, values, tmp_path):
-    np.save(tmp_path / "values.npy", values)
-    subprocess.run([sys.executable, "-c", RUN, str(file)], check=True, cwd=tmp_path)
-    for batch, length in ((3, 5), (1, 1), (2, 4)):
-        expected = numpy(network(Tensor(values[:batch, :length])))
-        assert_close(np.load(tmp_path / f"{batch}_{length}.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_library_that_is_elsewhere_now(file, network, values):
