@@ -37,7 +37,7 @@ class _Write:
 
 
 class Writes:
-    """What the statements of a flat source write in place, as it was watched."""
+    """Hold what the statements of a flat source were seen to write in place."""
 
     def __init__(self, seen: Trace, targets: Mapping[int, str], is_layer: Callable[[str], bool]) -> None:
         """`targets`: by line, the names that change in place; `is_layer`: whether a sub-cell makes a new tensor."""

@@ -44,7 +44,7 @@ TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
 @dataclass
 class Swap:
-    """What is in another construct for a cell, and how to make a class with it from the class that the cell has."""
+    """Hold what is in another construct for a cell, and how to make a class with it of the one that the cell has."""
 
     make: Callable[[type], type]
     found: list[Found]
@@ -56,7 +56,7 @@ class Swap:
 
 @dataclass
 class Analysis:
-    """What an engine says about a cell: another construct for it, or places that stay, or nothing."""
+    """An engine says this about a cell: another construct for it, or places that stay, or nothing."""
 
     swap: Swap | None = None
     left: list[tuple[str, str]] = field(default_factory=list)  # pattern, reason
@@ -131,7 +131,7 @@ class Target:
 
 @dataclass
 class _Version:
-    """What a cell does in one dtype: the statements with fused operators."""
+    """Hold what a cell does in one dtype: the statements with fused operators."""
 
     statements: tuple[str, ...]
     found: list[Found]

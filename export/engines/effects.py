@@ -1,4 +1,4 @@
-"""Whether a statement of a construct does nothing but give a value: then it may go where nobody reads that.
+"""Tell whether a statement of a construct only gives a value: then it may go where nobody reads that.
 
 Layers, primitives and functions of MindSpore have no effect but for those that write, print, communicate or draw random
 numbers. What a user wrote is read as source, with everything that it calls.

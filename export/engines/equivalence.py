@@ -1,4 +1,4 @@
-"""Which cells are alike, so that one is judged for all, and which must stay as they are."""
+"""Find cells that are alike, so that one is judged for all, and those that must stay as they are."""
 
 from __future__ import annotations
 

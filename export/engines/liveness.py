@@ -1,4 +1,4 @@
-"""Which statements of a function nobody needs any more: liveness of names, backwards through its control flow."""
+"""Find statements of a function that nobody needs any more: liveness of names, backwards through its control flow."""
 
 from __future__ import annotations
 

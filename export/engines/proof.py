@@ -1,4 +1,4 @@
-"""Whether a network still does what it did: outputs and gradients before and after its cells were exchanged."""
+"""Compare outputs and gradients of a network before and after its cells were exchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class _Changed(Protocol):
-    """What was done to the network."""
+    """A change holds what was done to the network."""
 
     experts: Experts | None
     blind: set[str]  # patterns that were replaced by operators with an input without gradient
@@ -34,7 +34,7 @@ class _Changed(Protocol):
 
 
 class Proof:
-    """What a network gives before anything is done to it; each of its runs starts from the same state."""
+    """Hold what a network gives before anything is done to it; each of its runs starts from the same state."""
 
     def __init__(
         self,

@@ -188,7 +188,7 @@ def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
 
 
 class _Edits:
-    """Which lines of the flat source become what."""
+    """Say which lines of the flat source become what."""
 
     def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace, staying: Mapping[tuple[int, str], str]) -> None:
         """`staying`: why places must stay, by the id of the root and the operator."""

@@ -389,7 +389,7 @@ class _Walk:
 
 @dataclass
 class _Found:
-    """What the engines say about cells that are alike: one analysis for each choice of optional inputs."""
+    """Hold what the engines say about cells that are alike: one analysis for each choice of optional inputs."""
 
     kind: type | None = None
     analyses: list[tuple[str, Analysis]] = field(default_factory=list)

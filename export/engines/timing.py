@@ -1,4 +1,4 @@
-"""Whether a convolution is faster as our operator than as MindSpore's, on this machine and for its size.
+"""Measure whether a convolution is faster as our operator than as MindSpore's, on this machine and for its size.
 
 Both are run on random numbers, once for each convolution of another size, in turn until the shorter time is clear, in
 the modes in which the network may run: a graph spares MindSpore's more than it spares ours.

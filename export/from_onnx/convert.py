@@ -93,7 +93,7 @@ def _probabilities(scores):
 
 
 def _quotient(x, y):
-    """Of integers, rounded towards 0. ops.div would calculate it in float32."""
+    """Divide integers and round towards 0. ops.div would calculate it in float32."""
     down = ops.floor_divide(x, y)
     inexact = ops.ne(down * y, x)
     return down + ops.logical_and(inexact, ops.logical_xor(x < 0, y < 0)).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""What of an ONNX graph is left to compute when all sizes are known: nodes, constants, and the type of every value."""
+"""Hold what an ONNX graph has left to compute when all sizes are known: nodes, constants, types of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of layer a cell is, for whoever watches the cell around it."""
+"""Tell what kind of layer a cell is, for whoever watches the cell around it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
 
 
 class _File:
-    """What the graphs of a MindIR have in common."""
+    """Hold what the graphs of a MindIR have in common."""
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""What the cells of a network are called with, and what they return, from one run of it."""
+"""Record what the cells of a network are called with, and what they return, in one run of it."""
 
 from __future__ import annotations
 

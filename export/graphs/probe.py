@@ -99,7 +99,7 @@ def run(cell: nn.Cell, *inputs: Any, **named: Any) -> Any:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a cell returned: its values in float64 and its dtype, or the first line of what went wrong."""
+    """Hold what a cell returned: its values in float64 and its dtype, or the first line of what went wrong."""
 
     values: Array | None = None
     dtype: str = ""

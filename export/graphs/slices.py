@@ -1,4 +1,4 @@
-"""What a StridedSlice of MindSpore takes."""
+"""Tell what a StridedSlice of MindSpore takes."""
 
 from __future__ import annotations
 

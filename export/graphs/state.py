@@ -1,4 +1,4 @@
-"""What a network keeps between its calls, put back to what it was: parameters, tensors, plain values of its cells."""
+"""Put back what a network keeps between its calls: parameters, tensors, plain values of its cells."""
 
 from __future__ import annotations
 

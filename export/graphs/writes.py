@@ -35,7 +35,7 @@ _MONADS = (AttributeProto.UMONAD, AttributeProto.IOMONAD)  # which stand for the
 
 
 class Writes:
-    """What of a model may be written while it runs, and be read before that."""
+    """Find what of a model may be written while it runs, and be read before that."""
 
     def __init__(self, model: ModelProto) -> None:
         kinds = {f"REF::{p.name}": p for p in model.primitives}

@@ -22,7 +22,7 @@ _COMMUTATIVE = frozenset({"add", "mul"})
 
 
 class Pattern(ABC):
-    """What an expression may look like."""
+    """A pattern says what an expression may look like."""
 
     @abstractmethod
     def match(self, expr: Expr, bound: Bindings) -> Iterator[Bindings]:

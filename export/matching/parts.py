@@ -1,4 +1,4 @@
-"""What takes tensors apart and puts them together, in the common form: halves, elements, stacks, tuples."""
+"""Bring what takes tensors apart and puts them together into the common form: halves, elements, stacks, tuples."""
 
 from __future__ import annotations
 

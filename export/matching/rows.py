@@ -1,4 +1,4 @@
-"""What a row of the table of patterns is made of."""
+"""Define what a row of the table of patterns is made of."""
 
 from __future__ import annotations
 

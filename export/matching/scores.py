@@ -39,7 +39,7 @@ def _known(expr: Expr) -> float | None:
 
 @dataclass(frozen=True)
 class Scores:
-    """What lies between the two products: the first one, its factor, the mask, and the values on the way."""
+    """Hold what lies between the two products: the first one, its factor, the mask, and the values on the way."""
 
     product: Expr
     scale: float = 1.0

@@ -1,4 +1,4 @@
-"""What the modules of a network of MindNLP compute in a run, each as a graph.
+"""Record what the modules of a network of MindNLP compute in a run, each as a graph.
 
 Every operation of `mindtorch` passes its dispatcher under the name that PyTorch has for it. Modules without matrices
 are looked into; any other one is a call for the module that calls it. Functions of a model's file that a `forward`
@@ -273,7 +273,7 @@ class Recording:
 
 
 class _Dispatched(tuple):  # type: ignore[type-arg]
-    """What the dispatcher returns: a result and its device."""
+    """The dispatcher returns this: a result and its device."""
 
 
 def _bound(function: FunctionType, args: Any, kwargs: Any, owner: Any) -> dict[str, Any] | None:

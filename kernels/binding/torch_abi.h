@@ -21,7 +21,7 @@ struct Tensor;  // known by its address only
 using Handle = Tensor*;
 using Error = int32_t;  // 0: all went well
 
-// Of a tensor. Names are those of the symbols.
+// These functions ask a tensor. Their names are those of the symbols.
 struct TensorFunctions {
     Error (*aoti_torch_delete_tensor_object)(Handle tensor);
     Error (*aoti_torch_get_data_ptr)(Handle tensor, void** data);
@@ -60,7 +60,7 @@ inline void* Loaded(const char* library)
     return dlopen(library, RTLD_NOW | RTLD_NOLOAD);
 }
 
-// Whether the library has the function.
+// Tells whether the library has the function.
 template <typename FUNCTION>
 bool Find(void* library, FUNCTION*& function, const char* symbol)
 {

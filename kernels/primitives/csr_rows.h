@@ -101,7 +101,7 @@ private:
     uint64_t inner_ = 0;
 };
 
-// What tasks make of a sparse matrix: each goes through `perTask` steps of the merge path. SUMS has
+// Tasks divide a sparse matrix: each goes through `perTask` steps of the merge path. SUMS has
 //     StoreRow(row, entry, end)    a row of which the task has all entries
 //     StorePart(part, entry, end)  of a row that tasks share: part 2 * task if the row ends in this task, or 2 * task +
 //     1 Combine(row, first, task)    the parts of a row that ends in `task` and begins in task `first`

@@ -1,5 +1,5 @@
 /*!
- * What a vector instruction may be asked for on Atlas A2.
+ * These limits hold for vector instructions on Atlas A2.
  */
 #ifndef ASCENDC_HOST_CHECKED_INSTRUCTIONS_H
 #define ASCENDC_HOST_CHECKED_INSTRUCTIONS_H

@@ -1,5 +1,5 @@
 /*!
- * What each pipe of a core knows to be complete: a vector clock per pipe.
+ * A vector clock per pipe of a core says what the pipe knows to be complete.
  *
  * Calls of a core are numbered in program order. knows[p][q] is the last call on pipe q that has ended for certain
  * before the next call on pipe p begins.

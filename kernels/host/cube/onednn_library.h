@@ -85,7 +85,7 @@ struct Functions {
     Status (*primitiveDescDestroy)(PrimitiveDesc);
     Status (*primitiveDestroy)(PrimitiveHandle);
     Status (*primitiveExecute)(PrimitiveHandle, ExecutionStream, int, const ExecArgument*);
-    // Of convolutions; the last one is null where the library lacks any.
+    // These are for convolutions; the last one is null where the library lacks any.
     Status (*memoryDescCreateWithTag)(MemoryDesc*, int, const Dims, int, int);
     int (*memoryDescEqual)(MemoryDesc, MemoryDesc);
     size_t (*memoryDescSize)(MemoryDesc);

@@ -1,5 +1,5 @@
 /*!
- * What an observed build of the host layer tells of a launch: the checked and the traced build each define one Observer
+ * An observed build of the host layer reports launches here: the checked and the traced build each define one Observer
  * and return it from TheObserver().
  *
  * Order of calls. LaunchBegin; then every core's calls in program order, CoreBegin first and CoreEnd last; LaunchEnd.
