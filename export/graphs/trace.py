@@ -38,7 +38,7 @@ __all__ = ["Trace", "trace", "unobserved"]
 
 @dataclass
 class Trace:
-    """Hold what a cell did with its inputs. `result` is what it returned, as nodes in the same tuples, and as values."""
+    """Hold what a cell did. `result` is what it returned, as nodes in the same tuples, and as values."""
 
     graph: Graph
     result: Any
