@@ -14,7 +14,7 @@ Commands:
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
             test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
-            torch_npu, on the emulated device; MindFormers), in environments of their own in build, which are made;
+            torch_npu, on the emulated device; MindFormers; mindone), in environments of their own in build, which are made;
             arguments go to pytest
             test --mindspore 2.8.0: the suite with another MindSpore (2.7.0 to 2.9.0), in an environment of its own; tests
             that are named: only those
@@ -470,10 +470,11 @@ clients() {
     logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
     export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
     local files
-    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -Ev '^tests/(mind(formers|nlp)|torch_npu)/')
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -Ev '^tests/(mind(formers|nlp|one)|torch_npu)/')
     run_pytest -m clients "${files[@]}" "$@"
     clients_torch_npu "$@"
     clients_mindformers "$@"
+    clients_mindone "$@"
     clients_mindnlp "$@"
 }
 
@@ -525,6 +526,16 @@ clients_mindformers() {
         setproctitle jieba rouge_chinese nltk "datasets<4" "pandas<3.1" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
     logged mindformers_install python -m pip install "numpy==1.26.4"
     run_pytest -m clients tests/mindformers "$@"
+}
+
+# mindone without what it names: it wants an OpenCV with windows, which needs libraries of a desktop.
+clients_mindone() {
+    enter clients-mindone "mindone, mindcv and what they need"
+    logged mindone_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.10.0" \
+        "transformers==4.57.1" trampoline omegaconf "opencv-python-headless<4.12" sentencepiece better-profanity nltk \
+        "numpy<2"
+    logged mindone_install python -m pip install --no-deps "mindone==0.5.0" "mindcv==0.3.0"
+    run_pytest -m clients tests/mindone "$@"
 }
 
 # MindNLP runs with MindSpore 2.7.0 and these.
