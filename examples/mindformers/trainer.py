@@ -15,10 +15,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +37,14 @@ from safetensors.numpy import load_file
 FOR_TRAINING = {
     "qwen3": {},
     "qwen3_moe": {"moe_grouped_gemm": True, "routed_scaling_factor": 1.0},
+    "deepseek_v3": {
+        "moe_grouped_gemm": True,
+        "num_nextn_predict_layers": None,
+        "moe_router_bias_update_rate": 0.0,  # transformers leaves the bias of experts as it is
+        "qk_layernorm": True,
+        "mla_qkv_concat": False,
+        "use_interleaved_weight_layout_mlp": False,
+    },
 }
 
 
@@ -46,9 +57,7 @@ def trained_network(name: str, folder: Path) -> Any:
     _, (module, stem), extra = NETWORKS[name]
     dtypes = ("compute_dtype", "params_dtype", "layernorm_compute_dtype", "softmax_compute_dtype", "rotary_dtype")
     config = getattr(import_module(f"{module}.configuration_{name}"), f"{stem}Config")(
-        **SIZES,
-        **extra,
-        **FOR_TRAINING[name],
+        **(SIZES | extra | FOR_TRAINING[name]),
         seq_length=LENGTH,
         batch_size=BATCH,
         use_flash_attention=True,
@@ -58,9 +67,10 @@ def trained_network(name: str, folder: Path) -> Any:
         **dict.fromkeys(dtypes, "float32"),
     )
     net = getattr(import_module(f"{module}.modeling_{name}"), f"{stem}ForCausalLM")(config)
-    weights = net.template.get_mf_state_dict(one_of_experts(load_file(folder / "model.safetensors")))
+    weights = load_file(folder / "model.safetensors")
+    weights = joined(net, weights) if name == "deepseek_v3" else net.template.get_mf_state_dict(one_of_experts(weights))
     missing, unknown = ms.load_param_into_net(net, weights)
-    missing = [name for name in missing if not name.endswith(".fi_accu")]  # counts of tokens
+    missing = [name for name in missing if not name.endswith((".fi_accu", ".expert_load"))]  # counts of tokens
     if missing or unknown:
         sys.exit(f"not loaded: {missing}, {unknown}")
     return net
@@ -89,16 +99,46 @@ def one_of_experts(weights: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def joined(net: Any, weights: dict[str, Any]) -> dict[str, Any]:
+    """Rename the weights of DeepSeek-V3, for which MindFormers has no conversion: gate and up, and experts, are one."""
+    found: dict[str, Any] = {}
+    for name, weight in weights.items():
+        before, is_expert, rest = name.partition(".experts.")
+        if not is_expert and "gate_proj" in name:
+            found[name.replace("gate_proj", "linear_fc1")] = np.concatenate(
+                [weight, weights[name.replace("gate", "up")]]
+            )
+        elif not is_expert and "up_proj" not in name:
+            found[name] = weight
+        elif is_expert and rest.startswith("0.gate_proj"):
+            count = sum(other.startswith(before) and "gate_proj" in other for other in weights) - 1  # and a shared one
+            gate, up, down = (
+                [weights[f"{before}.experts.{i}.{kind}_proj.weight"].T for i in range(count)]
+                for kind in ("gate", "up", "down")
+            )
+            found[f"{before}.experts.weight1"] = np.concatenate(
+                [np.hstack(pair) for pair in zip(gate, up, strict=True)]
+            )
+            found[f"{before}.experts.weight2"] = np.concatenate(down)
+    return {net.convert_name(name): ms.Parameter(weight) for name, weight in found.items()}
+
+
 class Losses(Callback):  # type: ignore[misc]
-    """The loss of each step."""
+    """The loss of each step, and when it was there."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
+        self.times: list[float] = []
 
     def step_end(self, run_context: Any) -> None:
         outputs = run_context.original_args().net_outputs
         loss = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
         self.values.append(float(loss.asnumpy()))
+        self.times.append(time.perf_counter())
+
+    def step_ms(self) -> float:
+        """The median of a step, without the first, which compiles."""
+        return 1e3 * statistics.median(b - a for a, b in pairwise(self.times))
 
 
 class Text:
@@ -119,7 +159,7 @@ class Text:
         return (self[i] for i in range(len(self)))
 
 
-def losses(name: str, folder: Path, kind: str) -> list[float]:
+def losses(name: str, folder: Path, kind: str) -> Losses:
     """Of 20 steps."""
     from mindformers import Trainer, TrainingArguments
 
@@ -163,17 +203,19 @@ def losses(name: str, folder: Path, kind: str) -> list[float]:
         if len(columns) > 1:
             trainer.config.train_dataset.construct_args_key = columns
         trainer.train()
-    return watched.values
+    return watched
 
 
 def main() -> None:
     name, folder, kind = sys.argv[1], Path(sys.argv[2]), "".join(sys.argv[3:]) or "npu"
     ms.set_context(mode=ms.GRAPH_MODE)
-    values = losses(name, folder, kind)
+    watched = losses(name, folder, kind)
+    values = watched.values
     expected = json.loads((folder / "losses.json").read_text())
     error = max(abs(a / b - 1) for a, b in zip(values, expected, strict=True))
     print("losses:", json.dumps(values))
     print(f"{name} ({kind}): {STEPS} steps from {values[0]:.4f} to {values[-1]:.4f}, within {error:.1e} of PyTorch's")
+    print(f"a step takes {watched.step_ms():.1f} ms")
     # Networks for training round queries, keys and values to float16: with experts, a token may then choose others.
     rounded = {} if kind == "float32" else {"qwen3": 5e-4, "qwen3_moe": 2e-2}
     if not error < rounded.get(name, 2e-5):
