@@ -96,7 +96,7 @@ class MindIRGraph:
 
     def __init__(self, proto: GraphProto, file: _File, outside: Mapping[str, Node]) -> None:
         self.proto, self.model, self._file = proto, file.model, file
-        self._fused: dict[tuple[Any, ...], str] = {}
+        self._fused: dict[tuple[Any, ...], tuple[str, FusedPrimitive]] = {}
         self._flags: dict[bool, NodeProto] = {}
         self._masks: dict[tuple[str, Mask], str] = {}
         self.nodes, order = read_nodes(proto, file.primitives, file.attributes, outside)
@@ -317,9 +317,10 @@ class MindIRGraph:
     ) -> list[NodeProto]:
         """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
         name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
+        kind, tensors = self._primitive(op, attributes, inputs)
         made = NodeProto(
-            op_type=f"REF::{self._primitive(op, attributes, len(inputs))}",
-            input=inputs,
+            op_type=f"REF::{kind}",
+            input=tensors,
             output=[name],
             name=name,
             domain=f"{like.domain.rpartition('/')[0]}/Custom-{op}{number}",
@@ -342,9 +343,10 @@ class MindIRGraph:
         attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
         root, product = found.root.origin, join.product
         name = self.unused(f"{self.proto.name}:{op}_{number}") if join.reshape else root.output[0]
+        kind, tensors = self._primitive(op, attributes, [product.origin.output[0]])
         made = NodeProto(
-            op_type=f"REF::{self._primitive(op, attributes, 1)}",
-            input=[product.origin.output[0]],
+            op_type=f"REF::{kind}",
+            input=tensors,
             output=[name],
             name=name,
             domain=f"{root.domain.rpartition('/')[0]}/Custom-{op}{number}",
@@ -418,13 +420,13 @@ class MindIRGraph:
         names = infer_types(signature, [*dtypes, *absent])
         return [TensorProto(dims=s, data_type=_NAMES[n]) for s, n in zip(sizes, names, strict=True)]
 
-    def _primitive(self, op: str, attributes: Mapping[str, Any], inputs: int) -> str:
-        """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export.
+    def _primitive(self, op: str, attributes: Mapping[str, Any], inputs: Sequence[str]) -> tuple[str, list[str]]:
+        """The name of the Custom primitive with these attributes, as MindSpore itself writes it, and what it takes.
 
-        It takes so many inputs: optional ones behind them are absent.
+        Optional inputs behind those that are given are absent: on an NPU others take their places.
         """
         signature = registry.signature(op)
-        absent = {f"has_{tensor.name}": False for tensor in signature.inputs[inputs:] if tensor.optional}
+        absent = {f"has_{tensor.name}": False for tensor in signature.inputs[len(inputs) :] if tensor.optional}
         attributes = signature.check_attributes(attributes) | absent
         key = (op, *attributes.items())
         if key not in self._fused:
@@ -433,8 +435,10 @@ class MindIRGraph:
                 name=f"Custom:{op}:{len(self.model.primitives)}", op_type="Custom", prim_type=1, instance_name=""
             )
             write_fused(primitive, live)
-            self._fused[key] = primitive.name
-        return self._fused[key]
+            self._fused[key] = primitive.name, live
+        name, live = self._fused[key]
+        given = dict(zip((tensor.name for tensor in signature.inputs), inputs, strict=False))
+        return name, [given[tensor] for tensor in live.takes]
 
     def by_type(self, op_type: str, *, function: bool = False) -> str:
         """The name of a primitive without attributes. `function`: its arguments are all inputs, as MindSpore has it."""

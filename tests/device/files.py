@@ -1,6 +1,6 @@
 """Files of a CPU on an Ascend device, a program for `emulate`: test_retarget.py runs it, and looks at what it wrote.
 
-FOLDER has network.mindir, fused.mindir (a decoder) and inputs.npz, which a CPU wrote.
+FOLDER has network.mindir, stock.mindir (a decoder), fused.mindir (its operators) and inputs.npz, which a CPU wrote.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ def main(folder: Path) -> None:
             retarget(model, name)
             (folder / f"{name}_{times}.mindir").write_bytes(model.SerializeToString(deterministic=True))
     optimize_mindir(folder / "fused.mindir", folder / "joined.mindir", level="O3")
+    optimize_mindir(folder / "stock.mindir", folder / "at_once.mindir", level="O3")
     results = {
         "network": load(folder / "network.mindir")(x),
         "exported": load(folder / "exported.mindir")(x),
         "bundle": load(folder / "network.msbundle")(x),
         "fused": load(folder / "fused.mindir")(ids)[0],
         "joined": load(folder / "joined.mindir")(ids)[0],
+        "at_once": load(folder / "at_once.mindir")(ids)[0],
     }
     bundle(folder / "exported.mindir", folder / "bundle_npu", chip="ascend910b")
     np.savez(folder / "results.npz", **{name: result.asnumpy() for name, result in results.items()})

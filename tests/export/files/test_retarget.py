@@ -110,13 +110,14 @@ def test_there_and_back_again_is_the_same_file(files):
 
 
 def test_a_decoder_is_optimized_on_either(files, on_device, tmp_path):
-    """From a CPU's file in either form, on a CPU and on the device."""
+    """From a CPU's file in either form, on a CPU and on the device; by steps and at once."""
     ids = Tensor(np.load(files / "inputs.npz")["ids"])
     expected = load(files / "stock.mindir")(ids)[0].asnumpy()
     optimize_mindir(files / "fused_npu.mindir", tmp_path / "joined.mindir", level="O3")
     assert operators(tmp_path / "joined.mindir") == operators(files / "joined.mindir") == OPERATORS
-    scores = [load(tmp_path / "joined.mindir")(ids)[0].asnumpy(), on_device["fused"], on_device["joined"]]
-    for found in scores:
+    assert operators(files / "at_once.mindir") == OPERATORS
+    made = [load(path)(ids)[0].asnumpy() for path in (tmp_path / "joined.mindir", files / "at_once.mindir")]
+    for found in [*made, *(on_device[name] for name in ("fused", "joined", "at_once"))]:
         assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
