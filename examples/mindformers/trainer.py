@@ -6,8 +6,8 @@
     python -m ms_ascend_ops run trainer.py qwen3 FOLDER float32  # without the cast of attention to float16
 
 FOLDER is what networks.py wrote; the Trainer leaves its logs there. MindFormers 2.1.0 has networks for training of
-Llama, Qwen3 and Qwen3-MoE. Of Qwen2 and GLM4 it has one for inference only ("Train mode is not supported for Qwen2
-model."): what is trained is that one, with the loss of all its tokens.
+Llama, Qwen3, Qwen3-MoE and DeepSeek-V3. Of Qwen2 and GLM4 it has one for inference only ("Train mode is not supported
+for Qwen2 model."): what is trained is that one, with the loss of all its tokens.
 """
 
 from __future__ import annotations
@@ -212,12 +212,16 @@ def main() -> None:
     watched = losses(name, folder, kind)
     values = watched.values
     expected = json.loads((folder / "losses.json").read_text())
-    error = max(abs(a / b - 1) for a, b in zip(values, expected, strict=True))
+    # Rounding soon lets tokens of DeepSeek-V3 choose other experts: with weights changed by 1e-7, PyTorch's third loss
+    # is 3e-5 from its own, and the last one 7e-2.
+    compared = 3 if name == "deepseek_v3" else STEPS
+    error = max(abs(a / b - 1) for a, b in zip(values[:compared], expected[:compared], strict=True))
     print("losses:", json.dumps(values))
-    print(f"{name} ({kind}): {STEPS} steps from {values[0]:.4f} to {values[-1]:.4f}, within {error:.1e} of PyTorch's")
+    print(f"{name} ({kind}): {STEPS} steps from {values[0]:.4f} to {values[-1]:.4f}")
+    print(f"{compared} losses are within {error:.1e} of PyTorch's")
     print(f"a step takes {watched.step_ms():.1f} ms")
     # Networks for training round queries, keys and values to float16: with experts, a token may then choose others.
-    rounded = {} if kind == "float32" else {"qwen3": 5e-4, "qwen3_moe": 2e-2}
+    rounded = {"deepseek_v3": 2e-4} | ({} if kind == "float32" else {"qwen3": 5e-4, "qwen3_moe": 2e-2})
     if not error < rounded.get(name, 2e-5):
         sys.exit(1)
 

@@ -63,12 +63,12 @@ def losses(checkpoint, name, *kind, device="run"):
     return json.loads(next(line for line in text.splitlines() if "losses:" in line).partition("losses:")[2])
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "deepseek_v3"])
 def test_trains_as_pytorch_does_on_the_device(checkpoint, name):
     assert len(losses(checkpoint, name, device="emulate")) == 20
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, "deepseek_v3"])
 def test_trains_as_pytorch_does(checkpoint, name):
     values = losses(checkpoint, name)
     assert len(values) == 20
