@@ -33,10 +33,35 @@ class Example:
     """A network, its inputs, a loss of them, and how it is used beside a call."""
 
     network: nn.Cell
-    call: Callable[..., Tensor]
+    call: nn.Cell
     inputs: tuple[Tensor, ...]
     loss: Callable[..., Tensor]
     use: Callable[[], dict[str, Any]] = dict
+
+
+class Scores(nn.Cell):  # type: ignore[misc]
+    """A language model as a function of its tokens."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        # Without them Qwen2 is no graph: MindSpore cannot expand its own.
+        self.positions = Tensor(np.tile(np.arange(64), (2, 1)))
+
+    def construct(self, tokens: Tensor) -> Tensor:
+        positions = self.positions[:, : tokens.shape[1]]
+        return self.network(tokens, position_ids=positions, use_cache=False, return_dict=False)[0]
+
+
+class Sample(nn.Cell):  # type: ignore[misc]
+    """A network of diffusers as a function of its inputs."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, *given: Tensor) -> Tensor:
+        return self.network(*given, return_dict=False)[0]
 
 
 def random(*shape: int) -> Tensor:
@@ -70,13 +95,7 @@ def _language_model(name: str) -> Example:
     )
     network = getattr(mindone.transformers, f"{name}ForCausalLM")(config)
     ids = np.random.default_rng(1).integers(2, VOCABULARY, (2, 12))
-    positions = Tensor(
-        np.tile(np.arange(64), (2, 1))
-    )  # without them Qwen2 is no graph: MindSpore cannot expand its own
-
-    def call(tokens: Tensor) -> Tensor:
-        places = positions[:, : tokens.shape[1]]
-        return network(tokens, position_ids=places, use_cache=False, return_dict=False)[0]
+    call = Scores(network)
 
     def loss(tokens: Tensor) -> Tensor:
         return ops.cross_entropy(call(tokens[:, :-1]).reshape(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
@@ -112,8 +131,7 @@ def _unet() -> Example:
     )
     x, noise, times = random(2, 3, 16, 16), random(2, 3, 16, 16), Tensor(np.array([3, 30], np.int64))
 
-    def call(sample: Tensor, times: Tensor) -> Tensor:
-        return network(sample, times, return_dict=False)[0]
+    call = Sample(network)
 
     def use() -> dict[str, Any]:
         scheduler, sample = DDIMScheduler(num_train_timesteps=TRAINED_TIMES), noise
@@ -138,8 +156,7 @@ def _vae() -> Example:
     )
     x, latents = random(2, 3, 16, 16), random(2, 4, 8, 8)
 
-    def call(x: Tensor) -> Tensor:
-        return network(x, return_dict=False)[0]
+    call = Sample(network)
 
     def use() -> dict[str, Any]:
         moments, decoded = network.encode(x, return_dict=False)[0], network.decode(latents, return_dict=False)[0]
@@ -173,9 +190,11 @@ def measured(example: Example) -> Iterator[tuple[str, Any]]:
     """Yield outputs, what it is used for, the loss and gradients of all weights, and losses of four steps of AdamW."""
     network = example.network
     set_weights(network)
-    network.set_train(False)
+    example.call.set_train(False)
     yield "output", example.call(*example.inputs).asnumpy()
-    yield "graph", ms.jit(example.call, jit_level="O0")(*example.inputs).asnumpy()
+    ms.set_context(mode=ms.GRAPH_MODE, jit_config={"jit_level": "O0"})
+    yield "graph", example.call(*example.inputs).asnumpy()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
     yield from example.use().items()
     network.set_train(True)
     for _, cell in network.cells_and_names():
