@@ -237,3 +237,11 @@ def test_a_file_that_is_no_library(monkeypatch, tmp_path):
     check = examined()["kernel library"]
     assert check.status == "error"
     assert "does not run: OSError" in check.found
+
+
+def test_a_process_that_does_not_answer(monkeypatch):
+    """The reason is all there is to read, not the code that ran."""
+    only(monkeypatch, "kernel library")
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(doctor, "_TRY_LIBRARY", "import time; time.sleep(60)")
+    assert examined()["kernel library"].found.endswith(" does not run: no answer within 0.2 s")
