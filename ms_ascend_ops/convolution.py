@@ -9,7 +9,15 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "phases", "placement"]
+__all__ = [
+    "PADDINGS",
+    "gradient_of_x",
+    "inputs_first",
+    "named_padding",
+    "phases",
+    "placement",
+    "whole_gradient_of_x",
+]
 
 # What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
 PADDINGS = {1: "same", 2: "valid"}
@@ -67,6 +75,29 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
         return tuple(found)
 
     return parts
+
+
+def whole_gradient_of_x(
+    attributes: dict[str, Any], x: Sequence[int], weight: Sequence[int], dy: Sequence[int]
+) -> dict[str, Any]:
+    """Return the attributes of the one convolution of dy, with gaps, that is the gradient of x, for these shapes."""
+    dim = 1 if attributes["data_format"] == "NHWC" else 2  # of rows
+    found = {**{name: attributes[name] for name in ("groups", "data_format")}, "flip_weight": True}
+    found["transposed_weight"] = True
+    for i, (name, before, behind) in enumerate((("h", "pad_top", "pad_bottom"), ("w", "pad_left", "pad_right"))):
+        span = (weight[dim + i] - 1) * attributes[f"dilation_{name}"]
+        found[f"gap_{name}"] = attributes[f"stride_{name}"] - 1
+        found[f"dilation_{name}"] = attributes[f"dilation_{name}"]
+        found[before] = span - attributes[before]
+        found[behind] = x[dim + i] - dy[dim + i] - found[before] + span
+    return found
+
+
+def inputs_first(weight: Sequence[int], groups: int, data_format: str) -> tuple[int, ...]:
+    """Return the shape of a weight with input channels before output channels, group by group, for the same memory."""
+    last = data_format == "NHWC"
+    outs, ins = weight[0] // groups, weight[3 if last else 1] * groups
+    return (ins, weight[1], weight[2], outs) if last else (ins, outs, weight[2], weight[3])
 
 
 def numbers(name: str, value: Any, counts: tuple[int, ...], least: int, op: str = "conv2d") -> tuple[int, ...]:

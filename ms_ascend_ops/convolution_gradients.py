@@ -9,12 +9,12 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
-from mindspore.ops.operations import Conv2DBackpropInput
 
-from ms_ascend_ops.convolution import gradient_of_x
+from ms_ascend_ops.convolution import gradient_of_x, inputs_first, whole_gradient_of_x
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import as_dtype, needs_gradient
-from ms_ascend_ops.mindspore_versions import device_target, zeros_like
+from ms_ascend_ops.library import native
+from ms_ascend_ops.mindspore_versions import device_target, dtype_name, zeros_like
 
 __all__ = ["convolution_gradients"]
 
@@ -28,17 +28,19 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
     dim = 1 if last else 2  # of rows
     of_weight_and_bias = kernel("conv2d_grad", **attributes)
     strided = stride_h != 1 or stride_w != 1
-    # The parts of dx put together by operators that move elements take a CPU longer than oneDNN the whole.
-    of_stock = ms.constexpr(_stock_gradient_of_x(attributes)) if strided and device_target() == "CPU" else None
+    # The parts of dx put together by operators that move elements take a CPU longer than a library the whole.
+    whole_of_x = ms.constexpr(_whole_gradient_of_x(attributes)) if strided and device_target() == "CPU" else None
     parts_of_x = ms.constexpr(gradient_of_x(attributes, lambda **a: kernel("conv2d", **a, has_bias=False)))
 
     def of_x(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         dtype = weight.dtype
-        if of_stock is not None and dtype == ms.float32 and not last and _are_known(x.shape):
-            return of_stock(weight.shape[0], weight.shape[2], weight.shape[3])(dy, weight, x.shape)
-        parts = parts_of_x(weight.shape[dim], weight.shape[dim + 1])
         # Stock operators of shapes have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
+        if whole_of_x is not None and _are_known(x.shape):
+            whole = whole_of_x(dtype, x.shape, weight.shape, dy.shape)
+            if whole is not None:
+                return whole(dy, as_dtype(_as_inputs_first(wide, groups, last), dtype), None)
+        parts = parts_of_x(weight.shape[dim], weight.shape[dim + 1])
         if not strided:
             return parts[0][4](dy, as_dtype(_as_inputs_first(wide, groups, last), dtype), None)
         found = []
@@ -75,10 +77,8 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
 def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
     """Reshape to input channels before output channels, group by group; the order in memory stays."""
     shape = weight.shape
-    outs, ins = shape[0] // groups, shape[3 if last else 1] * groups
-    if _are_known(shape) and shape[0] == ins:
-        return weight
-    return weight.reshape((ins, shape[1], shape[2], outs) if last else (ins, outs, shape[2], shape[3]))
+    swapped = inputs_first(shape, groups, "NHWC" if last else "NCHW")
+    return weight if _are_known(shape) and shape == swapped else weight.reshape(swapped)
 
 
 def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
@@ -88,18 +88,18 @@ def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
     return stock.flatten(stock.stack(wide, axis + 1), start_dim=axis, end_dim=axis + 1)
 
 
-def _stock_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
-    """Return what makes, of the output channels and the size of the kernel, MindSpore's operator."""
-    a = attributes
+def _whole_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
+    """Return what makes, of a dtype and the shapes of x, weight and dy, the convolution of dy that is dx, if a library
+    of this host answers it. The kernel would multiply with all the zeros between: its parts are faster.
+    """
 
     @lru_cache
-    def make(outs: int, rows: int, cols: int) -> Any:
-        return Conv2DBackpropInput(
-            *(outs, (rows, cols), "pad", (a["pad_top"], a["pad_bottom"], a["pad_left"], a["pad_right"])),
-            stride=(a["stride_h"], a["stride_w"]),
-            dilation=(a["dilation_h"], a["dilation_w"]),
-            group=a["groups"],
-        )
+    def make(dtype: Any, x: tuple[int, ...], weight: tuple[int, ...], dy: tuple[int, ...]) -> Any:
+        found = whole_gradient_of_x(attributes, x, weight, dy)
+        dtypes = [dtype_name(dtype)] * 2
+        inputs = inputs_first(weight, attributes["groups"], attributes["data_format"])
+        answers = native().answering_library("conv2d", [dy, inputs, None], [*dtypes, None], found)
+        return kernel("conv2d", **found, has_bias=False) if answers else None
 
     return make
 

@@ -61,7 +61,7 @@ class Case:
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The attributes by name; the functions of the operator and its kernels get them."""
-        return self.operator.variants[self.variant]
+        return {**self.operator.attributes(*self.shape), **self.operator.variants[self.variant]}
 
     @cached_property
     def inputs(self) -> list[NDArray[Any]]:

@@ -47,6 +47,7 @@ _OPTIONAL: dict[str, Any] = {
     "GRADIENT": None,
     "TOLERANCES": {},
     "FLOPS": None,
+    "attributes": lambda *shape: {},
     "operations": None,
     "bytes_moved": None,
     "onnx": None,
@@ -112,6 +113,7 @@ class Operator:
     gradient: tuple[Call, ...]
     tolerances: Mapping[str, float]
     flops: tuple[float, float] | None
+    attributes: Callable[..., Mapping[str, Any]]
     operations: Callable[[Mapping[str, NDArray[Any]]], float] | None
     bytes_moved: Callable[..., int] | None
     cann: Mapping[str, Callable[..., Any]]

@@ -35,7 +35,7 @@ def generate(
     packaged: Mapping[str, Kernel] | None = None,
     library: str | None = None,
 ) -> str:
-    """C++ for one operator. `library` is a header: by it a library answers in the place of the forward kernel.
+    """C++ for one operator. `library` is the header by which a library of the host answers in the place of its kernels.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
     fields of its tiling data, `packaged` its kernel in the CANN package: with them the library has the entries of the
@@ -43,7 +43,6 @@ def generate(
     """
     packaged = packaged or {}
     entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
-    in_library = {spec.forward.name} if library else set()
     answers = (
         f"""#if !defined(ASCENDC_HOST_OBSERVED)
 #include "{library}"
@@ -69,7 +68,7 @@ using binding::MakeTilingField;
 using binding::Op;
 using binding::TilingField;
 
-{"".join(_internal(spec, s, fields[s.name], table[s.name], s.name in in_library) for s in spec.signatures)}
+{"".join(_internal(spec, s, fields[s.name], table[s.name], library is not None) for s in spec.signatures)}
 }}  // namespace
 }}  // namespace ms_ascend_ops
 

@@ -49,7 +49,7 @@ inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, c
 inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& needs, ConvolutionTilingData& tiling)
 {
     if (tiling.channelsLast == 0 || tiling.groupIn != 1 || tiling.groupOut != 1 || tiling.channels == 1 ||
-        tiling.strideWidth * uint64_t{CUBE_SIDE} > MOST_STEP) {
+        tiling.gapHeight != 0 || tiling.gapWidth != 0 || tiling.strideWidth * uint64_t{CUBE_SIDE} > MOST_STEP) {
         return false;
     }
     ConvolutionTilingData plan = tiling;

@@ -1,5 +1,5 @@
 /*!
- * conv2d by a library of the host, in the place of the kernel (host/operators/convolution.h).
+ * conv2d and conv2d_grad by a library of the host, in the place of the kernel (host/operators/convolution.h).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_LIBRARY_H
 #define MS_ASCEND_OPS_CONV2D_LIBRARY_H
@@ -11,11 +11,10 @@
 
 namespace ms_ascend_ops {
 
-// The sizes and the placement.
-inline AscendC::host::Convolution PlacedConvolution(const Conv2dParams& params)
+// The sizes and the placement, which forward and gradients share.
+template <typename PARAMS>
+AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorDesc& x, const TensorDesc& weight)
 {
-    const TensorDesc& x = params.x;
-    const TensorDesc& weight = params.weight;
     const bool last = params.data_format == std::decay_t<decltype(params.data_format)>::NHWC;
     const int rows = last ? 1 : 2;
     const auto positions = [&](int64_t size, int64_t taps, int64_t before, int64_t behind, int64_t stride,
@@ -47,39 +46,56 @@ inline AscendC::host::Convolution PlacedConvolution(const Conv2dParams& params)
     return c;
 }
 
-// The convolution of dy with the flipped and transposed weight, which is the gradient of x.
-inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c)
+// The convolution of dy, with gaps, with the flipped and transposed weight, which is the gradient of x.
+inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c, int64_t gapHeight, int64_t gapWidth)
 {
     std::swap(c.channels, c.outChannels);
     std::swap(c.height, c.outHeight);
     std::swap(c.width, c.outWidth);
     const int64_t rows = (c.kernelHeight - 1) * c.dilationHeight;
     const int64_t cols = (c.kernelWidth - 1) * c.dilationWidth;
+    c.strideHeight = gapHeight + 1;
+    c.strideWidth = gapWidth + 1;
     c.padTop = rows - c.padTop;
-    c.padBottom = rows - c.padBottom;
     c.padLeft = cols - c.padLeft;
-    c.padRight = cols - c.padRight;
+    // As much as the last row of dy needs; below 0 where that does not see the end of x.
+    c.padBottom = (c.outHeight - 1) * c.strideHeight + rows + 1 - c.height - c.padTop;
+    c.padRight = (c.outWidth - 1) * c.strideWidth + cols + 1 - c.width - c.padLeft;
     c.result = AscendC::host::ConvolutionResult::DX;
     return c;
 }
 
 inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dParams& params)
 {
-    AscendC::host::Convolution c = PlacedConvolution(params);
+    AscendC::host::Convolution c = PlacedConvolution(params, params.x, params.weight);
     c.activation = static_cast<AscendC::host::ConvolutionActivation>(params.activation);
     c.hasBias = params.bias.IsGiven() ? 1 : 0;
     c.biasType = c.hasBias != 0 ? params.bias.dtype : DataType::FLOAT32;
     if (!params.flip_weight) {
+        if (params.gap_h != 0 || params.gap_w != 0) {
+            return std::nullopt;
+        }
         c.weightTransposed = params.transposed_weight ? 1 : 0;
         return c;
     }
     const bool isGradient = params.transposed_weight && c.strideHeight == 1 && c.strideWidth == 1 && c.hasBias == 0 &&
                             params.activation == Conv2dActivation::NONE;
-    return isGradient ? std::optional(AsGradientOfX(c)) : std::nullopt;
+    return isGradient ? std::optional(AsGradientOfX(c, params.gap_h, params.gap_w)) : std::nullopt;
+}
+
+inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dGradParams& params)
+{
+    if (params.flip_weight || params.transposed_weight) {
+        return std::nullopt;
+    }
+    AscendC::host::Convolution c = PlacedConvolution(params, params.x, params.weight);
+    c.result = AscendC::host::ConvolutionResult::DWEIGHT;
+    return c;
 }
 
 // Who answers; empty: the kernel.
-inline std::string AnsweringLibrary(const Conv2dParams& params)
+template <typename PARAMS>
+std::string AnsweringLibrary(const PARAMS& params)
 {
     const auto convolution = InLibrary(params);
     return convolution ? AscendC::host::ConvolutionImplementation(*convolution) : "";
@@ -96,6 +112,12 @@ inline bool RunInLibrary(const Conv2dParams& params, void* const* tensors)
         return AscendC::host::Convolve(*convolution, {tensors[3], tensors[1], nullptr, tensors[0]});
     }
     return AscendC::host::Convolve(*convolution, {tensors[0], tensors[1], tensors[2], tensors[3]});
+}
+
+inline bool RunInLibrary(const Conv2dGradParams& params, void* const* tensors)
+{
+    const auto convolution = InLibrary(params);
+    return convolution && AscendC::host::Convolve(*convolution, {tensors[1], tensors[3], tensors[4], tensors[0]});
 }
 
 }  // namespace ms_ascend_ops

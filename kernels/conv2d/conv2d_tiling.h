@@ -21,6 +21,11 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     const uint32_t bytes = SizeOf(params.x.dtype);
     TensorDesc none;
     none.rank = -1;
+    if ((params.gap_h != 0 || params.gap_w != 0) && (params.stride_h != 1 || params.stride_w != 1)) {
+        throw std::invalid_argument("x has no gaps where the stride is not 1");
+    }
+    tiling.gapHeight = Size32(static_cast<uint64_t>(params.gap_h), "gaps");
+    tiling.gapWidth = Size32(static_cast<uint64_t>(params.gap_w), "gaps");
     Describe(params, none, "", false, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
     PlanWeight(params.transposed_weight, bytes, tiling);
@@ -65,8 +70,8 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     const uint32_t bytes = SizeOf(params.x.dtype);
     const bool host = platform.tileBytes != 0;
     Describe(params, params.dy, "dy", false, platform, tiling);
-    if (params.transposed_weight) {
-        throw std::invalid_argument("there is no gradient of a transposed weight");
+    if (params.transposed_weight || params.gap_h != 0 || params.gap_w != 0) {
+        throw std::invalid_argument("there is no gradient of a transposed weight, and none where x has gaps");
     }
     tiling.flip = params.flip_weight ? 1 : 0;
     const bool depthwise = depthwise::PlanTiles(

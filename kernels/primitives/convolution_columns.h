@@ -112,7 +112,9 @@ public:
     __aicore__ inline void Make(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                 const ColumnChunk& chunk)
     {
-        if (tiling_.channelsLast != 0) {
+        if (tiling_.gapHeight != 0 || tiling_.gapWidth != 0) {
+            MakeApart(columns, tile, chunk);
+        } else if (tiling_.channelsLast != 0) {
             MakeLast(columns, tile, chunk);
         } else {
             MakeFirst(columns, tile, chunk);
@@ -172,6 +174,85 @@ private:
         const int64_t start = static_cast<int64_t>(tile.col) * tiling_.strideWidth +
                               static_cast<int64_t>(offset) * tiling_.dilationWidth - tiling_.padLeft;
         return InsideOf(start, tiling_.strideWidth, tiling_.width, tile.cols);
+    }
+
+    // Positions whose kernel offset lies on an element of x, where these are `step` apart.
+    struct Met {
+        uint64_t from;  // the element of the first position
+        uint32_t begin;
+        uint32_t count;
+        uint32_t step;
+
+        __aicore__ inline bool Has(uint32_t position) const
+        {
+            return position >= begin && (position - begin) % step == 0 && (position - begin) / step < count;
+        }
+    };
+
+    // `start`: where the kernel offset of the first position lies, with the gaps.
+    static __aicore__ inline Met MetBy(int64_t start, uint32_t step, uint32_t size, uint32_t count)
+    {
+        const int64_t begin = start < 0 ? -start : (step - start % step) % step;
+        const int64_t from = (start + begin) / step;
+        if (begin >= count || from >= size) {
+            return {0, count, 0, step};
+        }
+        const int64_t fit = (count - 1 - begin) / step + 1;
+        const int64_t left = size - from;
+        return {static_cast<uint64_t>(from), static_cast<uint32_t>(begin),
+                static_cast<uint32_t>(fit < left ? fit : left), step};
+    }
+
+    // Either, for an x with gaps: with every line by itself.
+    __aicore__ inline void MakeApart(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
+                                     const ColumnChunk& chunk)
+    {
+        const bool last = tiling_.channelsLast != 0;
+        const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;
+        const uint64_t plane = static_cast<uint64_t>(tiling_.height) * tiling_.width;
+        // Channels first: one after the other, of single elements. Channels last: all of them are an element.
+        const uint32_t channels = last ? 1 : chunk.count;
+        const uint32_t width = last ? tiling_.groupIn : 1;
+        const uint64_t channel = uint64_t{tile.group} * tiling_.groupIn;
+        const uint64_t x = last ? tile.sample * plane * tiling_.channels + channel
+                                : (tile.sample * tiling_.channels + channel + chunk.first) * plane;
+        const uint64_t fromStride = last ? tiling_.channels : 1;
+        const uint64_t stride = last ? chunk.k : 1;  // from a position to the next
+        const uint32_t offsets = last ? chunk.count : kernelSize;
+        for (uint32_t i = 0; i < channels * offsets; ++i) {
+            const uint32_t offset = last ? chunk.first + i : i % kernelSize;
+            const Met rows = MetBy(RowsOf(tile, offset / tiling_.kernelWidth).start, tiling_.gapHeight + 1,
+                                   tiling_.height, tile.rows);
+            const Met cols =
+                MetBy(ColsOf(tile, offset % tiling_.kernelWidth).start, tiling_.gapWidth + 1, tiling_.width, tile.cols);
+            const uint64_t first = last ? uint64_t{i} * tiling_.groupIn : uint64_t{i} * tile.Positions();
+            const uint64_t from = last ? x : x + i / kernelSize * plane;
+            for (uint32_t row = 0; row < tile.rows; ++row) {
+                const uint64_t to = first + uint64_t{row} * tile.cols * stride;
+                if (!rows.Has(row) || cols.count == 0) {
+                    ZeroPositions(columns, to, stride, tile.cols, width);
+                    continue;
+                }
+                const uint64_t source = rows.from + (row - rows.begin) / rows.step;
+                const uint32_t end = cols.begin + (cols.count - 1) * cols.step + 1;
+                ZeroPositions(columns, to, stride, cols.begin, width);
+                Copy(columns, xGm_,
+                     {from + (source * tiling_.width + cols.from) * fromStride, to + cols.begin * stride, fromStride,
+                      cols.step * stride, cols.count, width});
+                for (uint32_t gap = 1; gap < cols.step; ++gap) {
+                    Zero(columns, {0, to + (cols.begin + gap) * stride, 0, cols.step * stride, cols.count - 1, width});
+                }
+                ZeroPositions(columns, to + end * stride, stride, tile.cols - end, width);
+            }
+        }
+    }
+
+    // Positions next to each other: one row, where nothing lies between.
+    __aicore__ inline void ZeroPositions(const AscendC::GlobalTensor<T>& columns, uint64_t to, uint64_t stride,
+                                         uint32_t count, uint32_t width)
+    {
+        const bool together = stride == width;
+        Zero(columns, {0, to, 0, stride, together ? 1 : count, together ? count * width : width});
     }
 
     // A row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever are

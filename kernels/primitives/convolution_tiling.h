@@ -39,6 +39,8 @@ struct ConvolutionTilingData {
     int32_t padLeft;
     uint32_t dilationHeight;
     uint32_t dilationWidth;
+    uint32_t gapHeight;  // rows of zeros between two of x
+    uint32_t gapWidth;
     uint32_t flip;
     uint32_t weightTransposed;  // is read as the transpose of rows of K elements
     uint32_t weightMoved;       // into rows of K elements, in the workspace
@@ -87,7 +89,7 @@ constexpr uint32_t MOST_CHUNK = 32;
 constexpr uint64_t MOST_PARTIAL_BYTES = 64 * 1024 * 1024;
 
 // `y`: an input of the shape of the output, if there is one. `samplesApart`: no tile holds positions of several
-// samples.
+// samples. Gaps are the caller's to set before.
 template <class PARAMS>
 void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool samplesApart, const Platform& platform,
               ConvolutionTilingData& tiling)
@@ -138,7 +140,8 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     const uint64_t kernelSize = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
     tiling.k = Size32(tiling.groupIn * kernelSize, "the terms of a sum");
     const bool inPlace = params.pad_top == 0 && params.pad_bottom == 0 && params.pad_left == 0 &&
-                         params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1;
+                         params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1 &&
+                         tiling.gapHeight == 0 && tiling.gapWidth == 0;
     tiling.direct = kernelSize == 1 && inPlace ? 1 : 0;
     if (tiling.direct != 0) {  // all positions are one row
         uint64_t positions = static_cast<uint64_t>(tiling.height) * tiling.width;

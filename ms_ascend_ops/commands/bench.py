@@ -78,8 +78,8 @@ def bench(
     busy machine mean nothing.
 
     `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
-    the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, PyTorch or torch.compile by more
-    than that, or if the older run has none of the cases.
+    the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, or than the fastest of PyTorch,
+    torch.compile and ONNX Runtime, by more than that, or if the older run has none of the cases.
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """

@@ -111,6 +111,7 @@ def conv2d(
     """
     p = placement(x, weight, "conv2d", stride, padding, dilation, data_format)
     select = _select(
-        x, weight, bias, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups, activation, data_format, False, False,
+        x, weight, bias, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups, activation, data_format,
+        False, False, 0, 0,
     )  # fmt: skip
     return select(x, weight, bias)  # type: ignore[no-any-return]

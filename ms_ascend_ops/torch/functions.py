@@ -118,7 +118,7 @@ def conv2d(
     See `ms_ascend_ops.ops.conv2d`, which takes and returns the same.
     """
     placed = _placement("conv2d", x, weight, stride, padding, dilation, data_format)
-    return _conv2d(x, weight, bias, *placed, groups, activation, data_format, False, False)  # type: ignore[no-any-return]
+    return _conv2d(x, weight, bias, *placed, groups, activation, data_format, False, False, 0, 0)  # type: ignore[no-any-return]
 
 
 def conv2d_group_norm(

@@ -24,6 +24,7 @@ Where it fits:
     TOLERANCES     {dtype: share of the largest magnitude} that providers may differ by; default: those of the harness
     FLOPS          floating-point operations per element of the first output: (forward, gradient). One of each: add,
                    multiply, divide, compare, square root, exponential. For the roofline
+    attributes(*shape)  those that a shape brings with it, beside those of the variant
     operations(arrays)  their number, if it is not one for each element; `arrays` has the arrays by name
     bytes_moved(arrays, gradient)  the least that has to move, if it is not every array of every kernel once; `arrays`
                    has them by name

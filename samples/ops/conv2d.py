@@ -1,4 +1,6 @@
-"""conv2d as a U-Net has it: 3 x 3 with padding, at several resolutions, with and without an activation."""
+"""conv2d as networks have it: ResNet-50, ConvNeXt-T, MobileNetV3-Large and a U-Net for diffusion, with and without an
+activation.
+"""
 
 from __future__ import annotations
 
@@ -7,52 +9,76 @@ from ms_ascend_ops.samples.operators import Node
 
 from ms_ascend_ops import ops as fused
 
-SAME = {"pad_top": 1, "pad_bottom": 1, "pad_left": 1, "pad_right": 1}
-VARIANTS = {"": SAME, "silu": {**SAME, "activation": "silu"}}
-# Samples, channels, output channels, rows and columns.
-SHAPES = ((1, 64, 64, 64), (2, 128, 128, 32), (1, 256, 256, 32), (1, 512, 512, 16), (1, 65, 33, 37))
-SMALL_SHAPES = ((2, 3, 5, 6), (1, 4, 2, 5))
+VARIANTS = {"": {}, "silu": {"activation": "silu"}}
+# Samples, channels, output channels, rows and columns, those of the kernel, stride, groups.
+SHAPES = (
+    (1, 3, 64, 224, 7, 2, 1),  # ResNet-50
+    (1, 64, 64, 56, 3, 1, 1),
+    (1, 256, 128, 56, 1, 1, 1),
+    (1, 128, 128, 56, 3, 2, 1),
+    (1, 512, 512, 7, 3, 1, 1),
+    (2, 256, 256, 28, 3, 1, 32),  # ResNeXt
+    (1, 3, 96, 224, 4, 4, 1),  # ConvNeXt-T
+    (1, 96, 96, 56, 7, 1, 96),
+    (1, 384, 384, 14, 7, 1, 384),
+    (1, 384, 768, 14, 2, 2, 1),
+    (1, 16, 64, 112, 1, 1, 1),  # MobileNetV3-Large
+    (1, 72, 72, 56, 5, 2, 72),
+    (1, 960, 960, 7, 5, 1, 960),
+    (2, 4, 320, 64, 3, 1, 1),  # a U-Net
+    (2, 320, 320, 64, 3, 1, 1),
+    (2, 320, 320, 64, 3, 2, 1),
+    (2, 1280, 1280, 8, 3, 1, 1),
+    (1, 65, 33, 37, 3, 1, 1),  # tails
+)
+SMALL_SHAPES = ((2, 3, 5, 6, 3, 1, 1), (1, 4, 2, 5, 3, 1, 1))
 # Sums of hundreds of products, in the order of other kernels.
 TOLERANCES = {"float32": 1e-4}
 # That of x is another convolution, of the weight with its input channels first: no kernel of these tensors.
 GRADIENT = ()
 
 
-def inputs(draw, samples, channels, outs, size):
-    weight = draw.normal(outs, channels, 3, 3)
+def attributes(samples, channels, outs, size, kernel, stride, groups):
+    """Padding, but for a kernel whose places do not overlap."""
+    pad = 0 if kernel == stride else kernel // 2
+    pads = {f"pad_{side}": pad for side in ("top", "bottom", "left", "right")}
+    return {**pads, "stride_h": stride, "stride_w": stride, "groups": groups}
+
+
+def inputs(draw, samples, channels, outs, size, kernel, stride, groups):
+    weight = draw.normal(outs, channels // groups, kernel, kernel)
     return [
         draw.normal(samples, channels, size, size),
-        (weight / (9 * channels) ** 0.5).astype(weight.dtype),
+        (weight / (kernel**2 * channels // groups) ** 0.5).astype(weight.dtype),
         draw.normal(outs),
     ]
 
 
-def ours(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
-    return fused.conv2d(x, weight, bias, 1, (pad_top, pad_bottom, pad_left, pad_right), 1, 1, activation)
+def ours(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups, activation="none"):
+    pads = (pad_top, pad_bottom, pad_left, pad_right)
+    return fused.conv2d(x, weight, bias, (stride_h, stride_w), pads, 1, groups, activation)
 
 
-def stock(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
-    y = ops.conv2d(x, weight, bias, 1, "pad", (pad_top, pad_left))  # as much on the other sides
+def stock(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups, activation="none"):
+    pads = (pad_top, pad_left)  # as much on the other sides
+    y = ops.conv2d(x, weight, bias, (stride_h, stride_w), "pad", pads, 1, groups)
     return {"none": lambda y: y, "silu": ops.silu}[activation](y)
 
 
-def conv2d(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
-    """Bias and activation are operators of their own there."""
-    return stock(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation)
+CANN = {"Conv2D": stock}  # bias and activation are operators of their own there
+CANN_SHAPE = (1, 256, 256, 32, 3, 1, 1)
 
 
-CANN = {"Conv2D": conv2d}
-CANN_SHAPE = (1, 256, 256, 32)
-
-
-def pytorch(torch, x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
-    y = torch.nn.functional.conv2d(x, weight, bias, 1, (pad_top, pad_left))
+def pytorch(
+    torch, x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups, activation="none"
+):
+    y = torch.nn.functional.conv2d(x, weight, bias, (stride_h, stride_w), (pad_top, pad_left), 1, groups)
     return {"none": lambda y: y, "silu": torch.nn.functional.silu}[activation](y)
 
 
-def onnx(pad_top, pad_bottom, pad_left, pad_right, activation="none"):
-    pads = {"pads": [pad_top, pad_left, pad_bottom, pad_right]}
+def onnx(pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups, activation="none"):
+    placed = {"pads": [pad_top, pad_left, pad_bottom, pad_right], "strides": [stride_h, stride_w], "group": groups}
     if activation == "none":
-        return [Node("Conv", ["x", "weight", "bias"], ["y"], attributes=pads)]
+        return [Node("Conv", ["x", "weight", "bias"], ["y"], attributes=placed)]
     silu = [Node("Sigmoid", ["z"], ["sigmoid"]), Node("Mul", ["z", "sigmoid"], ["y"])]
-    return [Node("Conv", ["x", "weight", "bias"], ["z"], attributes=pads), *silu]
+    return [Node("Conv", ["x", "weight", "bias"], ["z"], attributes=placed), *silu]

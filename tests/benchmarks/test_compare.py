@@ -38,10 +38,10 @@ def test_the_table_has_the_slowest_change_first():
 
 
 def test_behind_compares_calls_of_the_same_kind():
-    times = {"library": 100.0, "mindspore": 300.0, "stock": 250.0, "torch": 95.0, "torch_compile": 60.0}
+    times = {"library": 100.0, "mindspore": 300.0, "stock": 250.0, "torch": 95.0, "torch_compile": 60.0, "onnx": 50.0}
     assert [(pair.provider, pair.than) for pair in behind(run(**times), 0.1)] == [
         ("mindspore", "stock MindSpore"),
-        ("library", "torch.compile"),
+        ("library", "ONNX Runtime"),
     ]
 
 

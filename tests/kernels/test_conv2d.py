@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ms_ascend_ops.convolution import inputs_first, whole_gradient_of_x
 from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
@@ -94,6 +95,22 @@ def test_convolution_and_gradient(case, types, data_format, has_bias, chip):
 @cover("case", [CASES[1], CASES[4]], types=TYPES, activation=ACTIVATIONS[1:], data_format=["NCHW", "NHWC"], chip=[0, 1])
 def test_epilogues(case, types, activation, data_format, chip):
     check(case, types, data_format, True, activation, chip=chip)
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@cover("case", CASES, dtype=FLOATS, chip=[0, 1])
+def test_the_gradient_of_x_is_one_convolution_of_dy_with_gaps(case, dtype, data_format, chip):
+    rng = np.random.default_rng(sum(case[0][:5]))
+    attributes = reference.attributes(**case[1], data_format=data_format)
+    x, weight = arrays(rng, case, data_format)
+    dy = draw(rng, reference.forward(x, weight, **attributes).shape)
+    whole = whole_gradient_of_x(attributes, x.shape, weight.shape, dy.shape)
+    swapped = np.ascontiguousarray(weight).reshape(inputs_first(weight.shape, attributes["groups"], data_format))
+    with tiles_of_a_chip(chip):
+        (dx,), (dy, swapped, _) = launch("conv2d", [dy, swapped, None], [dtype, dtype, None], **whole)
+    weight = swapped.reshape(weight.shape)
+    terms = reference.backward_x(np.abs(dy), x, np.abs(weight), **attributes)
+    assert_accurate(dx, reference.backward_x(dy, x, weight, **attributes), dtype, 8 * terms)
 
 
 def small(low, high):

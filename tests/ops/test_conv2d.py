@@ -8,6 +8,7 @@ from mindspore import Tensor
 from ms_ascend_ops import ops
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
+from tests.kernels.test_conv2d import check
 from tests.modes import MODES, Caller, combinations, graph_mode, run
 from tests.reference import conv2d as reference
 from tests.tensors import dtype_name, numpy, tensor
@@ -20,6 +21,14 @@ GEOMETRIES = [  # kernel; stride, padding, dilation, groups
     ((3, 2), {"stride": (3, 4), "pad": (2, 0, 1, 3), "dilation": (2, 3), "groups": 2}),
     ((3, 3), {"stride": (2, 1), "pad": (1, 0, 0, 2), "dilation": (4, 2), "groups": 4}),
     ((1, 1), {"pad": (2, 1, 0, 1)}),  # more padding than kernel
+]
+
+
+# By a library: few channels, which it takes as they lie; a gradient of a weight in parts, of rows and of samples.
+IN_LIBRARY = [
+    ((2, 4, 9, 11, 8, (3, 3)), {"pad": (1, 1, 1, 1)}),
+    ((2, 5, 90, 100, 7, (3, 3)), {"stride": (1, 2), "pad": (1, 1, 1, 1)}),
+    ((9, 6, 24, 40, 8, (3, 3)), {"pad": (1, 0, 1, 1), "groups": 2}),
 ]
 
 
@@ -64,6 +73,13 @@ def test_forward_and_gradient(mode, geometry, types, data_format):
             golden = backward(seen, *exact[:2], **a)
             magnitude = backward(np.abs(seen), *map(np.abs, exact[:2]), **a)
         assert_accurate(numpy(gradient), golden, dtype, 8 * magnitude)
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("case", IN_LIBRARY, ids=str)
+def test_in_a_library(case, dtype, data_format):
+    check(case, (dtype, "float32"), data_format, True)
 
 
 @pytest.mark.parametrize("activation", list(reference.ACTIVATIONS)[1:])

@@ -51,9 +51,24 @@ def transposed(weight, groups, data_format):
     return np.ascontiguousarray(lies).reshape(weight.shape)
 
 
+def _with_gaps(x, a):
+    """Zeros between rows and columns, which take the place of the padding behind x."""
+    if not a.get("gap_h") and not a.get("gap_w"):
+        return x
+    sizes = [size + a[name] for size, name in zip(x.shape[2:], ("pad_bottom", "pad_right"), strict=True)]
+    apart = np.zeros((*x.shape[:2], *[max(0, size) for size in sizes]))
+    steps = [a.get(name, 0) + 1 for name in ("gap_h", "gap_w")]
+    places = apart[:, :, :: steps[0], :: steps[1]]
+    h, w = (min(sizes) for sizes in zip(places.shape[2:], x.shape[2:], strict=True))
+    places[:, :, :h, :w] = x[:, :, :h, :w]
+    a.update(pad_bottom=0, pad_right=0)
+    return apart
+
+
 def _prepared(x, weight, given):
     a = {**attributes(), **given}
     x, weight = _first(np.asarray(x, np.float64), a["data_format"]), _first(np.asarray(weight), a["data_format"])
+    x = _with_gaps(x, a)
     return x, weight[:, :, ::-1, ::-1] if a.get("flip_weight") else weight, a
 
 

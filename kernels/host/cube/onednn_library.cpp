@@ -87,6 +87,7 @@ void FindConvolutions(void* library, Functions& f)
         find("dnnl_reorder_primitive_desc_create", f.reorderCreate) &&
         find("dnnl_convolution_forward_primitive_desc_create", f.convolutionCreate) &&
         find("dnnl_convolution_backward_data_primitive_desc_create", f.convolutionBackwardDataCreate) &&
+        find("dnnl_convolution_backward_weights_primitive_desc_create", f.convolutionBackwardWeightsCreate) &&
         find("dnnl_threadpool_interop_get_max_concurrency", f.maxConcurrency) &&
         find("dnnl_threadpool_interop_set_max_concurrency", f.setMaxConcurrency);
     if (!hasAll || !find("dnnl_threadpool_interop_stream_create", f.streamCreateOnPool)) {

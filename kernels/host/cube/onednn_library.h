@@ -102,6 +102,9 @@ struct Functions {
                                 const Dims, const Dims, const Dims, const Dims, Attributes);
     Status (*convolutionBackwardDataCreate)(PrimitiveDesc*, Engine, int, MemoryDesc, MemoryDesc, MemoryDesc, const Dims,
                                             const Dims, const Dims, const Dims, PrimitiveDesc, Attributes);
+    Status (*convolutionBackwardWeightsCreate)(PrimitiveDesc*, Engine, int, MemoryDesc, MemoryDesc, MemoryDesc,
+                                               MemoryDesc, const Dims, const Dims, const Dims, const Dims,
+                                               PrimitiveDesc, Attributes);
     Status (*maxConcurrency)(int*);
     Status (*setMaxConcurrency)(int);
     Status (*streamCreateOnPool)(ExecutionStream*, Engine, ThreadPool*);

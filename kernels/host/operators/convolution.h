@@ -13,10 +13,10 @@
 namespace AscendC {
 namespace host {
 
-enum class ConvolutionResult : int64_t { Y, DX };
+enum class ConvolutionResult : int64_t { Y, DX, DWEIGHT };
 enum class ConvolutionActivation : int64_t { NONE, RELU, GELU, GELU_TANH, SILU };
 
-// y = activation(x * weight + bias), and its gradient of x. Compared as bytes.
+// y = activation(x * weight + bias), and its gradients. Compared as bytes.
 struct Convolution {
     ConvolutionResult result;
     ms_ascend_ops::DataType type;
@@ -29,7 +29,7 @@ struct Convolution {
     int64_t dilationHeight, dilationWidth;
     int64_t groups;
     ConvolutionActivation activation;  // of y alone
-    int64_t hasBias;                   // of y alone
+    int64_t hasBias;                   // of y alone: the gradient of a weight has always that of the bias, floats
     int64_t channelsLast;
     int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
 };
