@@ -26,9 +26,9 @@ GEOMETRIES = [  # kernel; stride, padding, dilation, groups
 
 # By a library: few channels, which it takes as they lie; a gradient of a weight in parts, of rows and of samples.
 IN_LIBRARY = [
-    ((2, 4, 9, 11, 8, (3, 3)), {"pad": (1, 1, 1, 1)}),
-    ((2, 5, 90, 100, 7, (3, 3)), {"stride": (1, 2), "pad": (1, 1, 1, 1)}),
-    ((9, 6, 24, 40, 8, (3, 3)), {"pad": (1, 0, 1, 1), "groups": 2}),
+    ((2, 4, 60, 70, 8, (3, 3)), {"pad": (1, 1, 1, 1)}),
+    ((2, 8, 90, 100, 16, (3, 3)), {"stride": (1, 2), "pad": (1, 1, 1, 1)}),
+    ((9, 16, 24, 40, 16, (3, 3)), {"pad": (1, 0, 1, 1), "groups": 2}),
 ]
 
 

@@ -39,18 +39,22 @@ struct Choice {
 
 constexpr int64_t FEW_CHANNELS = 4;  // a block of channels would be empty for the most part
 
+// Multiplications and additions.
+double OperationsOf(const Convolution& c)
+{
+    return 2.0 * static_cast<double>(c.samples * c.outChannels * c.outHeight * c.outWidth) *
+           static_cast<double>(c.channels / c.groups * c.kernelHeight * c.kernelWidth);
+}
+
 // How tensors lie in memory for the library's kernel, which brings them there and back: what was the fastest of all
-// formats, and another where the library has no kernel for that; none where the kernel is faster. One thread of a
-// Zen 4, float32 held to AVX2, float32 and bfloat16 with AVX-512, milliseconds with all that; in brackets the kernel:
-//     NCHW                                   y: AVX2, AVX-512       dx                    dweight
-//     2x64x56x56, 3x3                        4.3 (5.7), 4.9, 2.3    4.3, 4.2, 2.2         5.2 (5.2), 4.7 (5.3), 2.9
-//     (2.9) 2x128x28x28 -> 256, 3x3, stride 2      2.4 (3.3), 2.3, 1.1    2.6, 2.2, 1.2         2.7 (2.7), 2.4
-//     (2.8), 2.1 (1.6) 2x256x28x28, 1x1                       1.8 (2.0), 1.8, 1.0    2.0, 1.8, 1.0         2.2
-//     (2.0), 2.0 (2.0), 1.2 (1.0) depthwise, 2x96x56x56, 7x7             0.9 (19), 0.8, 1.1     1.0,
-//     0.9, 1.2         9.3 (17), 15 (17), 16 (18) 2x256x28x28, 3x3, 32 groups            1.3 (8.4), 0.7, 0.4    0.8,
-//     0.7, 0.4         0.9 (7.0), 0.9 (7.6), 0.9 (6.1) 2x3x224x224 -> 64, 7x7, stride 2       4.7
-//     (11), 4.7, 3.2     8.6, 8.1, 5.8         7.0 (12), 5.3 (13), 3.5 (9.3)
-// Of the other formats the best took, for y in that order: 4.9, 2.5, 2.0, 2.0, 1.2, 7.4 (AVX2).
+// formats, and another where the library has no kernel for that; none where the kernel is faster. NCHW with all that,
+// one thread of a Zen 4, milliseconds: float32 held to AVX2, float32 and bfloat16 with AVX-512; the kernel in brackets.
+//     2x64x56x56, 3x3:        y 4.3 4.9 2.3 (5.7 5.7 3.4), dx 4.3 4.2 2.2, dweight 5.2 4.7 2.9 (5.2 5.3 2.9)
+//     2x128x28x28, stride 2:  y 2.4 2.3 1.1 (3.3 3.5 2.2), dx 2.6 2.2 1.2, dweight 2.7 2.4 2.1 (2.7 2.8 1.6)
+//     2x256x28x28, 1x1:       y 1.8 1.8 1.0 (2.0 2.0 1.1), dx 2.0 1.8 1.0, dweight 2.2 2.0 1.2 (2.0 2.0 1.0)
+//     depthwise, 96, 7x7:     y 0.9 0.8 1.1 (19 19 17), dx 1.0 0.9 1.2, dweight 9.3 12 12 (17 17 18)
+//     32 groups, 3x3:         y 1.3 0.7 0.4 (8.4 8.5 8.6), dx 0.8 0.7 0.4, dweight 0.9 0.9 0.9 (7.0 7.6 6.1)
+//     2x3x224x224, 7x7, 2:    y 4.7 4.7 3.2 (11 12 10), dx 8.6 8.1 5.8, dweight 7.0 5.3 3.5 (12 13 9.3)
 std::vector<Choice> ChoicesOf(const Convolution& c)
 {
     constexpr Choice any{Format::ANY, Format::ANY};
@@ -62,6 +66,10 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     const bool isBfloat16 = c.type == DataType::BFLOAT16 && OneDnn::Get()->MultipliesBFloat16();
     const bool isY = c.result == ConvolutionResult::Y;
     const bool isWeight = c.result == ConvolutionResult::DWEIGHT;
+    constexpr double LEAST_OPERATIONS = 1 << 22;  // of dweight: a tenth of a millisecond
+    if (isWeight && OperationsOf(c) < LEAST_OPERATIONS) {
+        return {};
+    }
     const bool isPointwise = c.kernelHeight * c.kernelWidth == 1;
     if (c.groups == 1 && c.channels <= FEW_CHANNELS) {
         return {isAvx512 && isLast && isY ? any : first};
@@ -104,9 +112,7 @@ int SharesOf(const Convolution& c)
 {
     constexpr double OPERATIONS = 1 << 23;
     constexpr int MOST = 64;
-    const double each = c.groups > 1 ? 4.0 : 2.0;  // groups take twice the time
-    const double operations = each * static_cast<double>(c.samples * c.outChannels * c.outHeight * c.outWidth) *
-                              static_cast<double>(c.channels / c.groups * c.kernelHeight * c.kernelWidth);
+    const double operations = OperationsOf(c) * (c.groups > 1 ? 2.0 : 1.0);  // groups take twice the time
     int shares = 1;
     while (2 * shares <= MOST && 2 * shares * OPERATIONS <= operations) {
         shares *= 2;
@@ -480,21 +486,21 @@ std::string NameOf(const OwnedPrimitiveDesc& desc)
     return implementation;
 }
 
-// The first choice that is ahead of the kernel, or null.
+// The first choice for `whole` that is ahead of the kernel, for a part of it; or null.
 struct Chosen {
     OwnedPrimitiveDesc desc;
     Choice choice;
     int type;
 };
 
-Chosen FirstAhead(const Convolution& c)
+Chosen FirstAhead(const Convolution& whole, const Convolution& part)
 {
-    const bool bfloat16 = c.type == DataType::BFLOAT16 && OneDnn::Get()->MultipliesBFloat16();
-    for (const Choice& choice : ChoicesOf(c)) {
+    const bool bfloat16 = whole.type == DataType::BFLOAT16 && OneDnn::Get()->MultipliesBFloat16();
+    for (const Choice& choice : ChoicesOf(whole)) {
         for (const int type : {BF16, F32}) {
             if (type == F32 || bfloat16) {
-                OwnedPrimitiveDesc desc = Describe(c, choice, type);
-                if (desc != nullptr && IsAhead(c, NameOf(desc))) {
+                OwnedPrimitiveDesc desc = Describe(part, choice, type);
+                if (desc != nullptr && IsAhead(whole, NameOf(desc))) {
                     return {std::move(desc), choice, type};
                 }
             }
@@ -508,7 +514,7 @@ class ImagePlan final : public Plan {
 public:
     bool Create(const Convolution& c)
     {
-        const Chosen chosen = FirstAhead(c);
+        const Chosen chosen = FirstAhead(c, c);
         if (chosen.desc == nullptr || !primitive_.Create(chosen.desc)) {
             return false;
         }
@@ -702,7 +708,7 @@ public:
         if (parts.empty()) {
             return false;
         }
-        const Chosen chosen = FirstAhead(parts.front().convolution);
+        const Chosen chosen = FirstAhead(c, parts.front().convolution);
         if (chosen.desc == nullptr) {
             return false;
         }

@@ -124,6 +124,8 @@ def _convolution(rng, shapes, attributes):
     groups, last = attributes["groups"], attributes["data_format"] == "NHWC"
     forward = len(shapes[2]) == 1
     attributes["transposed_weight"] = attributes["transposed_weight"] and forward
+    has_gaps = forward and attributes["stride_h"] == attributes["stride_w"] == 1
+    attributes.update({name: int(rng.integers(0, 3)) * has_gaps for name in ("gap_h", "gap_w")})
     x, weight = (shapes[0], shapes[1]) if forward else (shapes[1], shapes[2])
     ins, outs = min(x[3 if last else 1] // groups, 3000), weight[0]
     h, w = x[1:3] if last else x[2:]
@@ -139,7 +141,7 @@ def _normalized_convolution(rng, shapes, attributes):
     outs = shapes[1][0]
     attributes["num_groups"] = next(n for n in (32, 6, 4, 3, 2, 1) if outs % n == 0)
     plain = {name: attributes[name] for name in registry.signature("conv2d").check_attributes({}) if name in attributes}
-    plain |= {"activation": "none", "flip_weight": False, "transposed_weight": False}
+    plain |= {"activation": "none", "flip_weight": False, "transposed_weight": False, "gap_h": 0, "gap_w": 0}
     x, weight, _ = _convolution(rng, [shapes[0], shapes[1], (outs,)], plain)
     attributes.update({name: value for name, value in plain.items() if name.startswith("pad_")})
     z = infer_shapes(registry.signature("conv2d"), [x, weight, None], plain)[0]
