@@ -32,7 +32,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         group_size: columns with one scale: a multiple of 32 that divides in_channels, or 0: a whole row.
         symmetric: without offsets.
         activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
-        quantize_x: "int8" rounds few rows of x to 8 bits, see `weight_quant_matmul`; or "none".
+        quantize_x: "int8" rounds x to 8 bits, see `weight_quant_matmul`; or "none".
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., in_channels).
@@ -90,7 +90,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
             bits: 8 or 4.
             group_size: elements of a row with one scale; 0: a whole row.
             symmetric: without offsets.
-            quantize_x: "none", or "int8": few rows of x are rounded, too.
+            quantize_x: "none", or "int8": x is rounded, too.
 
         Raises:
             TypeError: `dense` is no nn.Dense.

@@ -6,14 +6,15 @@
  * workspace, in the dtype of x, while the cube multiplies all of x with the one before; there are two for each core.
  * With an activation, products are floats in the workspace, some rows of x at a time, of which the vector unit makes
  * the output while the cube multiplies the next; of a gated pair a tile has some rows of both weights. Few rows of x:
- * the vector unit multiplies with the numbers as they are (weight_quant_rows.h). Bound: of a few rows memory, the
- * packed weight once; of many the cube.
+ * the vector unit multiplies with the numbers as they are (weight_quant_rows.h). With quantize_x, many are rounded
+ * first, into the workspace. Bound: of a few rows memory, the packed weight once; of many the cube.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_KERNEL_H
 #define MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_KERNEL_H
 
 #include "kernel_operator.h"
 #include "primitives/activations.h"
+#include "primitives/group_rounding.h"
 #include "primitives/ones.h"
 #include "primitives/product_tiles.h"
 #include "primitives/products.h"
@@ -371,6 +372,15 @@ __aicore__ inline void RunWeightQuantTiles(GM_ADDR x, GM_ADDR weight, GM_ADDR sc
         rows.Process();
         kernel.product.End();
         return;
+    }
+    if (tiling.roundedGroups != 0) {
+        GM_ADDR rounded = workspace + tiling.roundedX;
+        GroupRounding<T> rounding;
+        rounding.Init(x, rounded, tiling, pipe);
+        rounding.Process();
+        AscendC::SyncAll();
+        pipe.Reset();
+        x = rounded;
     }
     kernel.Init(x, weight, scale, offset, bias, y, workspace, tiling, pipe);
     kernel.Process();

@@ -17,6 +17,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/activations.h"
+#include "primitives/group_rounding.h"
 #include "primitives/ones.h"
 #include "primitives/rounding.h"
 #include "primitives/row_values.h"
@@ -25,8 +26,6 @@
 #include "primitives/weight_quant_tiling.h"
 
 namespace ms_ascend_ops {
-
-constexpr float LEAST_OF_GROUP = 1e-30f;  // a group of smaller numbers has the scale of this one; its inverse is finite
 
 template <typename T, typename S>
 class WeightQuantRows {
@@ -128,7 +127,7 @@ private:
             }
             if (tiling_.hasOffset != 0) {
                 const AscendC::LocalTensor<float> sums = xSums_[i * tiling_.groupStride];
-                SumGroups(sums, x_[i * tiling_.k]);
+                SumGroups(sums, pieceSums_, x_[i * tiling_.k], GroupsOfRow());
                 if (tiling_.quantizeX != 0) {
                     AscendC::Mul(sums, sums, xScales_[i * tiling_.groupStride], static_cast<int32_t>(tiling_.groups));
                 }
@@ -136,50 +135,15 @@ private:
         }
     }
 
-    // A row of x as integers and their scales. What is not finite makes the scale of its group NaN.
+    // A row of x as integers and their scales.
     __aicore__ inline void RoundX(uint32_t i)
     {
         const AscendC::LocalTensor<float> x = x_[i * tiling_.k];
-        const AscendC::LocalTensor<float> scale = xScales_[i * tiling_.groupStride];
-        const AscendC::LocalTensor<float>& largest = sums_;
-        const AscendC::LocalTensor<float>& other = pieceSums_;
-        const int32_t count = static_cast<int32_t>(tiling_.k);
-        const int32_t groups = static_cast<int32_t>(tiling_.groups);
-        const uint32_t cols = tiling_.pieces * tiling_.pieceCols;
-        AscendC::Muls(product_, x, 0.0f, count);
-        SumGroups(scale, product_);
-        AscendC::Abs(product_, x, count);
-        const int32_t lanes = static_cast<int32_t>(tiling_.pieceCols);
-        const int32_t stride = static_cast<int32_t>(cols / FLOATS_PER_BLOCK);
-        AscendC::WholeReduceMax(largest, product_, lanes, groups, 1, 1, stride, AscendC::ReduceOrder::ORDER_ONLY_VALUE);
-        for (uint32_t piece = 1; piece < tiling_.pieces; ++piece) {
-            AscendC::WholeReduceMax(other, product_[piece * tiling_.pieceCols], lanes, groups, 1, 1, stride,
-                                    AscendC::ReduceOrder::ORDER_ONLY_VALUE);
-            AscendC::Max(largest, largest, other, groups);
-        }
-        AscendC::Maxs(largest, largest, LEAST_OF_GROUP, groups);
-        AscendC::Muls(other, largest, INVERSE_OF_127, groups);
-        AscendC::Add(scale, scale, other, groups);
-        AscendC::Duplicate(other, 127.0f, groups);
-        AscendC::Div(largest, other, largest, groups);
-        BroadcastRows(float_, largest, tiling_.groups);
-        MultiplyRows(x, x, float_, {tiling_.groups, cols, cols});
+        DivideByScale(x, xScales_[i * tiling_.groupStride], {product_, sums_, pieceSums_, float_}, GroupsOfRow());
         RoundToBytes(integers_[i * tiling_.k], x, half_, tiling_.k);
     }
 
-    // A sum of each group of a row of products. A sum of several pieces adds them in order.
-    __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& sums,
-                                     const AscendC::LocalTensor<float>& products)
-    {
-        const int32_t groups = static_cast<int32_t>(tiling_.groups);
-        const int32_t lanes = static_cast<int32_t>(tiling_.pieceCols);
-        const int32_t stride = static_cast<int32_t>(tiling_.pieces * tiling_.pieceCols / FLOATS_PER_BLOCK);
-        AscendC::WholeReduceSum(sums, products, lanes, groups, 1, 1, stride);
-        for (uint32_t piece = 1; piece < tiling_.pieces; ++piece) {
-            AscendC::WholeReduceSum(pieceSums_, products[piece * tiling_.pieceCols], lanes, groups, 1, 1, stride);
-            AscendC::Add(sums, sums, pieceSums_, groups);
-        }
-    }
+    __aicore__ inline Groups GroupsOfRow() const { return {tiling_.groups, tiling_.pieces, tiling_.pieceCols}; }
 
     // Scales or offsets of a block.
     __aicore__ inline void LoadFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
@@ -247,7 +211,7 @@ private:
             }
             for (uint32_t r = 0; r < rows; ++r) {
                 AscendC::Mul(product_, float_[r * tiling_.k], x, static_cast<int32_t>(tiling_.k));
-                SumGroups(sums_[r * tiling_.groupStride], product_);
+                SumGroups(sums_[r * tiling_.groupStride], pieceSums_, product_, GroupsOfRow());
             }
             if (i == first) {  // next to their use, so that a host need not keep them in memory
                 scale = TakeFactors(scaleQueue_, scale_, rows);

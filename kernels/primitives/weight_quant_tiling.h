@@ -48,6 +48,9 @@ struct WeightQuantTilingData {
     uint32_t pieces;  // of a group: a sum takes 64 products at most
     uint32_t pieceCols;
     uint32_t groupStride;  // floats from a row of groups to the next, in the Unified Buffer
+    // Many rows of x that are rounded first: so many groups at a time, and where they come in the workspace.
+    uint32_t roundedGroups;
+    uint64_t roundedX;
 };
 
 namespace weight_quant {
@@ -76,6 +79,17 @@ constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
 constexpr uint64_t MOST_SUMS = 64;       // of rows of both; of more a host does not see that they are of packed numbers
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
+constexpr uint64_t PieceOf(uint64_t group)
+{
+    return group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : group % 32 == 0 ? 32 : GROUP_STEP;
+}
+
+// Sizes of groups that x is rounded by.
+constexpr bool IsRoundable(uint64_t group)
+{
+    return group % PieceOf(group) == 0 && group / PieceOf(group) <= MOST_PIECES;
+}
+
 // For few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
 // each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and few,
 // as unpacking takes as long as some sums.
@@ -84,13 +98,13 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
 {
     const uint64_t k = tiling.k;
     const uint64_t group = k / tiling.groups;
-    const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : group % 32 == 0 ? 32 : GROUP_STEP;
+    const uint64_t piece = PieceOf(group);
     // With quantize_x results depend on it, so that it is the same everywhere.
     const bool restricted = platform.tileBytes == 0 && !quantizeX;
     const uint64_t most = quantizeX ? FEW_ROUNDED_ROWS : restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS;
-    if (tiling.m == 0 || tiling.m > most || (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 ||
+    if (tiling.m == 0 || tiling.m > most || (restricted && k < LEAST_COLS_OF_CHIP) || !IsRoundable(group) ||
         k % BLOCK_BYTES != 0 ||  // rows of integers begin at whole blocks
-        group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
+        tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t stride = RoundUp(tiling.groups, 16);
@@ -251,6 +265,16 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
         tiling.workspacePerCore += RoundUp(2 * parts * rows * tiling.stretchRows * sizeof(float), LINE_BYTES);
     }
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
+    if (params.quantizeX && m > 0 && IsRoundable(group)) {
+        tiling.pieces = static_cast<uint32_t>(group / PieceOf(group));
+        tiling.pieceCols = static_cast<uint32_t>(PieceOf(group));
+        // A number, as it comes and as it goes, twice each, and twice as float; of a group three floats and a block.
+        const uint64_t perGroup = group * (4 * bytes + 2 * sizeof(float)) + 3 * sizeof(float) + BLOCK_BYTES;
+        const uint64_t fits = std::min((platform.ubBytes - FIXED_BYTES) / perGroup, HOST_ELEMENTS / group);
+        tiling.roundedGroups = static_cast<uint32_t>(std::min(std::max<uint64_t>(1, fits), MOST_BLOCK_ROWS));
+        tiling.roundedX = RoundUp(config.workspaceBytes, LINE_BYTES);
+        config.workspaceBytes = tiling.roundedX + m * k * bytes;
+    }
     return config;
 }
 

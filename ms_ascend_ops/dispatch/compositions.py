@@ -7,7 +7,6 @@ that write in place, work on packed or paged sequences, or on tokens sorted by e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -303,17 +302,17 @@ def _unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor |
 
 
 def _rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
-    """Few rows as integers of 8 bits by groups, in float32; x itself where the kernel rounds none."""
-    rows, size = math.prod(x.shape[:-1]), x.shape[-1] // groups
-    if quantize_x == "none" or rows > _ROUNDED_ROWS or size not in _ROUNDED_GROUPS or groups > _MOST_REPEATS:
+    """x as integers of 8 bits by groups, in float32; x itself where the kernel does not round.
+
+    Which sizes of groups it rounds by, kernels/primitives/weight_quant_tiling.h says.
+    """
+    size = x.shape[-1] // groups
+    piece = next((piece for piece in (64, 32, 16) if size % piece == 0), size)
+    if quantize_x == "none" or size % 16 or size // piece > 4:
         return x
     grouped = x.astype(ms.float32).reshape(*x.shape[:-1], groups, size)
     largest = ops.maximum(grouped.abs().amax(-1, True), ms.Tensor(1e-30, ms.float32))
     return (ops.round(grouped * (127.0 / largest)) * (largest * (1 / 127))).reshape(x.shape)
-
-
-# As kernels/primitives/weight_quant_tiling.h has it.
-_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 4, (32, 64, 96, 128, 192, 256), 255
 
 
 def _weight_quant_matmul(

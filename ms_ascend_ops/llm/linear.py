@@ -65,7 +65,7 @@ class FloatLinear:
 class QuantizedLinear:
     """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
 
-    quantize_x: of the operators: "int8" rounds few rows of x to 8 bits.
+    quantize_x: of the operators: "int8" rounds x to 8 bits.
     """
 
     weight: Any

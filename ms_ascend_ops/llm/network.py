@@ -87,6 +87,32 @@ def capped(logits: Array, cap: float) -> Array:
     return cap * np.tanh(logits / cap) if cap else logits
 
 
+class _Blocks:
+    """Memory for weights, one behind the other.
+
+    NumPy asks for large pages where an array has 4 MiB and more: a CPU then foresees more of what is read next. One
+    thread of a Zen 4 read weights of 8 bits at 28 rather than 25 GB/s.
+    """
+
+    _SIZE, _ALIGNMENT = 64 << 20, 64
+
+    def __init__(self) -> None:
+        self._left = np.empty(0, np.uint8)
+
+    def place(self, array: Array) -> Array:
+        """The array, in a block unless it is large enough alone."""
+        size = -(-array.nbytes // self._ALIGNMENT) * self._ALIGNMENT
+        if size > self._SIZE // 16:
+            return array
+        if size > self._left.size:
+            self._left = np.empty(self._SIZE + self._ALIGNMENT, np.uint8)
+            self._left = self._left[-self._left.ctypes.data % self._ALIGNMENT :]
+        placed = self._left[: array.nbytes].view(array.dtype).reshape(array.shape)
+        self._left = self._left[size:]
+        placed[...] = array
+        return placed
+
+
 def load_network(
     checkpoint: Checkpoint, dtype: Any = np.float32, quantized: bool = False, quantize_x: str = "none",
     partition: Partition | None = None, group: Group | None = None,
@@ -97,19 +123,20 @@ def load_network(
         checkpoint: where from.
         dtype: float32, float16 or bfloat16: of what the network calculates with.
         quantized: keep quantized weights as they are.
-        quantize_x: "none" or "int8": round activations of few rows to 8 bits where they meet such weights.
+        quantize_x: "none" or "int8": round activations to 8 bits where they meet such weights.
         partition: what this process holds of the layers; the embedding is whole everywhere.
         group: with a partition: what adds up the parts.
     """
     config = checkpoint.config
     whole = partition is None
+    blocks = _Blocks()
 
     def norm(name: str) -> Array:
         return np.array(checkpoint.array(f"{name}.weight", np.float32))
 
     def linear(*names: str) -> Linear:
         if partition is None:
-            return load_linear(checkpoint, names, dtype, quantized, quantize_x)
+            return converted(load_linear(checkpoint, names, dtype, quantized, quantize_x), blocks.place)
         rows = [partition.rows(name) for name in names]
         columns = partition.columns(names[0])
         # A bias is added once.

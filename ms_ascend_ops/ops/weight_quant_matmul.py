@@ -59,13 +59,12 @@ def weight_quant_matmul(
     to four rows of x are multiplied with the numbers as they are, in float32; for more the weight is rounded to the
     dtype of x, as CANN's WeightQuantBatchMatmulV2 does.
 
-    With quantize_x "int8", up to eight rows of x become integers of 8 bits with a scale for each group of the weight,
+    With quantize_x "int8", rows of x become integers of 8 bits with a scale for each group of the weight,
     :math:`s_g = \max|x_g| / 127`: :math:`\hat{x}_j = s_g \, \mathrm{round}(x_j / s_g)`, half to even, in the place of
-    x. Sums over a group are then exact, and a CPU adds them up as integers, in half the time. What is not finite in x
-    gives NaN for its row. More rows are not rounded, nor are groups of other sizes than 16, 32, 48, 64, 96, 128, 192
-    and 256, rows whose length is no multiple of 32, and rows that do not fit the vector unit's memory: of some 4000
-    columns on a CPU, 2000 on an NPU, eight of them of 2500 and 1200. On an NPU it saves nothing, and three rows and
-    more take longer.
+    x. Sums over a group are then exact, and a CPU adds them up as integers, in a half to a third of the time. What is
+    not finite in x gives NaN for its row. Groups of other sizes than 16, 32, 48, 64, 96, 128, 192 and 256 are not
+    rounded. On an NPU it saves nothing: up to eight rows are multiplied as integers there, too, and three and more take
+    longer; more rows are rounded first and multiplied as floats.
     """
     select = _select(x, weight, scale, offset, bias, activation, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]

@@ -42,7 +42,7 @@ def weight_quant_swiglu(
             multiple of 16 elements, at most 1024.
         offset: Tensor[dtype of scale], shape of scale. Without it 0.
         bias: Tensor[float32], shape (2 n,).
-        quantize_x: "none" or "int8": round few rows of x to integers of 8 bits, as `weight_quant_matmul` does.
+        quantize_x: "none" or "int8": round x to integers of 8 bits, as `weight_quant_matmul` does.
 
     Returns:
         Tensor[dtype of x], shape (..., n).

@@ -19,6 +19,7 @@
 #include "simd/integers_unit.h"
 #include "simd/movement_unit.h"
 #include "simd/packed_integers_unit.h"
+#include "simd/packed_products_unit.h"
 #include "simd/packed_rows_unit.h"
 #include "simd/panels_unit.h"
 #include "simd/reductions_unit.h"
@@ -200,6 +201,11 @@ const VectorUnit& Table(const char* name)
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
         unit.multiplyIntegers = MultiplyIntegers;
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+        unit.roundRows = RoundRows;
+        unit.multipliesPackedBytes = MULTIPLIES_PACKED_BYTES;
+        unit.multiplyPacked = MultiplyPacked;
+#endif
         unit.packPanel[static_cast<uint32_t>(ElementType::FLOAT)] = PackPanel<float>;
         unit.packPanel[static_cast<uint32_t>(ElementType::HALF)] = PackPanel<half>;
         unit.packPanel[static_cast<uint32_t>(ElementType::BFLOAT16)] = PackPanel<bfloat16_t>;

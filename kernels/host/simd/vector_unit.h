@@ -78,6 +78,50 @@ struct IntegerProduct {
     int64_t cStride;
 };
 
+// Rows of x as integers of 8 bits, x = integers * scale by groups. A row lies as it is, or rows in blocks of eight: the
+// first 16 integers of all rows of a block come first, those at even places of eight first if bytes of the weight hold
+// two numbers.
+struct RoundedRows {
+    static constexpr uint32_t ROWS_OF_BLOCK = 8;
+    static constexpr uint32_t NUMBERS_OF_UNIT = 16;
+
+    uint32_t m;
+    uint32_t k;
+    uint32_t group;
+    uint32_t groups;   // of a row
+    uint32_t perByte;  // numbers of the weight: 1 or 2
+    bool inBlocks;     // else there is one row
+    int8_t* integers;
+    float* scale;
+    float* sums;      // of a group's integers, times its scale
+    int32_t* shifts;  // what sums of products with the weight's numbers begin with
+
+    uint32_t BlockRows() const { return inBlocks ? ROWS_OF_BLOCK : 1; }
+    int8_t* Integers(uint32_t row, uint32_t unit) const
+    {
+        const uint64_t block = row / BlockRows();
+        return integers + ((block * (k / NUMBERS_OF_UNIT) + unit) * BlockRows() + row % BlockRows()) * NUMBERS_OF_UNIT;
+    }
+    template <typename T>
+    T* Factor(T* factors, uint32_t row, uint32_t g) const
+    {
+        return factors + (uint64_t{row / BlockRows()} * groups + g) * BlockRows() + row % BlockRows();
+    }
+};
+
+// y = x w^T + bias, w = (weight + offset) * scale by groups; of two parts silu(y of the first) * (y of the second).
+struct PackedProduct {
+    RoundedRows x;
+    uint32_t n;
+    uint32_t parts;
+    bool halfFactors;  // scale and offset are half, or float
+    const int8_t* weight;
+    const void* scale;
+    const void* offset;  // or null
+    const float* bias;   // or null
+    float* y;
+};
+
 // How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
@@ -106,6 +150,10 @@ struct VectorUnit {
     }
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);  // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
+    // Rounds rows [begin, end) of x, and makes such columns of y. Null where the vector unit has none.
+    void (*roundRows)(const RoundedRows& rounded, const float* x, uint32_t begin, uint32_t end);
+    bool multipliesPackedBytes;  // numbers of 8 bits, too
+    void (*multiplyPacked)(const PackedProduct& product, uint32_t begin, uint32_t end);
     void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
     void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
 };

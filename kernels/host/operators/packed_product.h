@@ -1,0 +1,34 @@
+/*!
+ * Products of rounded rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
+ * (simd/packed_products_unit.h). They answer in the place of the kernel, in the fast build, of any number of rows of x;
+ * the kernel is the reference, which rounds few rows alone.
+ */
+#ifndef ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
+#define ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
+
+#include <string>
+
+#include "interface/launch_config.h"
+
+namespace AscendC {
+namespace host {
+
+// The inputs of weight_quant_matmul, or of a gated pair.
+struct PackedOperator {
+    ms_ascend_ops::TensorDesc x;
+    ms_ascend_ops::TensorDesc weight;
+    ms_ascend_ops::TensorDesc scale;
+    bool hasOffset;
+    bool hasBias;
+    uint32_t parts;  // 2: silu of the first half of the columns times the second
+};
+
+// Runs it on x, weight, scale, offset, bias and y. False: the vector unit has no such product.
+bool MultiplyRounded(const PackedOperator& op, void* const* tensors);
+// What answers, or empty.
+std::string PackedImplementation(const PackedOperator& op);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
