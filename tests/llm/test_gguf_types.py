@@ -81,7 +81,7 @@ def write(path, kinds, config=WIDE):
 
 @pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q2_K", "Q3_K", "IQ4_XS"])
 def test_networks(tmp_path, kind):
-    """Prompts, with float activations, and single tokens with rounded ones, whose matrices have two types."""
+    """Prompts and single tokens, with float activations and rounded ones, whose matrices have two types."""
     path, weights = write(tmp_path / "m.gguf", MIXED | {"others": kind})
     checkpoint = open_checkpoint(path)
     for name, value in weights.items():
@@ -96,7 +96,7 @@ def test_networks(tmp_path, kind):
         prompt = runs.step([Chunk(tokens[:-1], 0, [0])], True)
         token = runs.step([Chunk(tokens[-1:], 11, [0])])
         largest = np.abs(expected).max()
-        np.testing.assert_allclose(prompt, expected[:-1], rtol=0, atol=1e-4 * largest)
+        np.testing.assert_allclose(prompt, expected[:-1], rtol=0, atol=tolerance * largest)
         np.testing.assert_allclose(token[0], expected[-1], rtol=0, atol=tolerance * largest)
 
 

@@ -142,19 +142,18 @@ def test_weights_that_stay_quantized(tmp_path, kind, dtype):
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_1"])
 def test_rounded_activations(tmp_path, kind):
-    """Logits of single tokens change a little, those of prompts do not; of four sequences each has its own."""
+    """Logits change a little, those of prompts as those of single tokens; of four sequences each has its own."""
     checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", kind=kind))
     exact, fast = (
         ProgramExecutor(load_network(checkpoint, quantized=True, quantize_x=how), 16, 64) for how in ("none", "int8")
     )
     tokens = ids(20)
     prompt = [Chunk(tokens, 0, [0])]
-    np.testing.assert_array_equal(fast.step(prompt, True), exact.step(prompt, True))
-    expected = exact.step([Chunk(tokens[-1:], 19, [0])])
-    alone = fast.step([Chunk(tokens[-1:], 19, [0])])
-    error = np.abs(alone - expected).max()
-    # A step is 1/127 of the largest of 32 activations, and errors of some hundred of them add up at random.
-    assert 0 < error < 0.02 * np.abs(expected).max()
+    for chunk in (prompt, [Chunk(tokens[-1:], 19, [0])]):
+        expected, alone = exact.step(chunk, True), fast.step(chunk, True)
+        error = np.abs(alone - expected).max()
+        # A step is 1/127 of the largest of 32 activations, and errors of some hundred of them add up at random.
+        assert 0 < error < 0.03 * np.abs(expected).max()
     for block in range(1, 4):
         fast.step([Chunk(tokens[:19], 0, [block])])
     together = fast.step([Chunk(tokens[-1:], 19, [block]) for block in range(4)])
