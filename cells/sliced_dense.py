@@ -39,8 +39,8 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
 
     Parameters `weight` (the values, in slices), the pattern (`slice_ends`, `indices`, `group_ends`, `pieces`) and
     `bias`; none of them is trained. `SlicedDense.of` makes one of an `nn.Dense` or of a trained `SparseDense`.
-    Accumulated in float32; see `ops.sliced_sparse_matmul`. With more than some rows `SparseDense` is the faster one
-    (docs/sparse.md).
+    Accumulated in float32; see `ops.sliced_sparse_matmul`. On a CPU, and with more than some rows, `SparseDense`
+    is the faster one (docs/sparse.md).
     """
 
     def __init__(self, weight: Any, bias: Tensor | None = None):

@@ -255,7 +255,7 @@ def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
     """Up to how many rows of x, and how to multiply."""
     if method is None:
         return tuple(
-            (int(min(row.columns, _MOST)), matrix.method(row.columns, methods=LAYER_METHODS))
+            (int(min(row.columns, _MOST)), matrix.method(row.columns))
             for row in THRESHOLDS[device_target()]
         )
     if method not in LAYER_METHODS:
@@ -270,7 +270,9 @@ def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
 
 
 def _transposed(x: Tensor) -> Tensor:
-    """Transposed, in float, which MindSpore's operator for a CPU needs."""
+    """Transposed, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
+    if 1 in x.shape:
+        return x.reshape(x.shape[::-1])
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
 
 

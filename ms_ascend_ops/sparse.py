@@ -46,26 +46,17 @@ class Thresholds(NamedTuple):
         blocks: multiply by blocks where at most this share of the blocks has a value.
         fill: multiply by blocks where at least this share of the elements of those blocks has a value.
         direct: multiply values directly where at most this share of all elements has one.
-        sliced: multiply rows in slices where at most this share of all elements has a value.
     """
 
     columns: float
     blocks: float
     fill: float
     direct: float
-    sliced: float = 0.0
 
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
 THRESHOLDS = {
-    "CPU": (
-        Thresholds(1, 0.02, 0.2, 0.004, 0.15),
-        Thresholds(4, 0.02, 0.2, 0.004, 0.04),
-        Thresholds(8, 0.02, 0.2, 0.004, 0.015),
-        Thresholds(64, 0.1, 0.2, 0.006),
-        Thresholds(256, 0.2, 0.2, 0.04),
-        Thresholds(inf, 0.5, 0.4, 0.17),
-    ),
+    "CPU": (Thresholds(inf, 0.0, 1.0, 0.3),),
     "Ascend": (Thresholds(inf, 0.3, 0.06, 0.02),),
 }
 
@@ -159,13 +150,12 @@ class CSR(_CSR):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def method(self, n: float, target: str | None = None, methods: tuple[str, ...] = METHODS) -> Method:
+    def method(self, n: float, target: str | None = None) -> Method:
         """Return how `matmul` multiplies with n columns, and why.
 
         Args:
             n: columns of the dense factor.
             target: a row of `THRESHOLDS`, "CPU" or "Ascend"; None: MindSpore's device_target.
-            methods: those that there are to choose from; `LAYER_METHODS` for a layer.
 
         Raises:
             ValueError: there is no such row.
@@ -175,10 +165,6 @@ class CSR(_CSR):
             raise ValueError(f"CSR: target must be one of {', '.join(THRESHOLDS)}, got {target}")
         limits = next(row for row in THRESHOLDS[target] if n <= row.columns)
         where = f"on {target} with " + ("many" if limits.columns == inf else f"up to {limits.columns:.0f}") + " columns"
-        if "sliced" in methods and self._may_be_sliced and self.density <= limits.sliced:
-            return Method(
-                "sliced", f"{self.density:.1%} of the elements have values, at most {limits.sliced:.1%}, {where}"
-            )
         blocks = self.block_pattern.share
         fill = self.values.shape[0] / max(1, self.block_pattern.indices.shape[0] * BLOCK_AREA)
         if blocks <= limits.blocks and fill >= limits.fill:
@@ -194,10 +180,11 @@ class CSR(_CSR):
         """Deprecated: `method`.
 
         Args:
-            n, target, ways: as there.
+            n, target: as there.
+            ways: no longer used.
         """
         warn_renamed("CSR.way", "CSR.method")
-        return self.method(n, target, ways)
+        return self.method(n, target)
 
     @renamed_argument("way", "method")
     def matmul(self, dense: Tensor, method: str | None = None) -> Tensor:
@@ -225,7 +212,7 @@ class CSR(_CSR):
         if method == "sliced" and not self._may_be_sliced:
             raise ValueError(f"CSR: a matrix of shape {self.shape} is too large for rows in slices, or has Parameters")
         if method == "direct" or not self.values.shape[0]:
-            return sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
+            return sparse_matmul(self._row_ends, self.indices, self.values, dense)
         found = self._placed.get(method)
         if found is None:
             made = {"sliced": self._in_slices, "blocks": self._in_blocks, "dense": self._in_dense}
@@ -235,6 +222,10 @@ class CSR(_CSR):
         if method == "sliced":
             return found(self.values, dense)  # type: ignore[no-any-return]
         return found.matmul(dense) if isinstance(found, BSR) else matmul(found, dense)
+
+    @cached_property
+    def _row_ends(self) -> Tensor:
+        return self.indptr[1:]
 
     @cached_property
     def _placed(self) -> dict[str, Any]:

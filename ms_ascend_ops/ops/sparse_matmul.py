@@ -96,8 +96,8 @@ def sparse_matmul(row_ends: Tensor, indices: Tensor, values: Tensor, dense: Tens
     `ms_ascend_ops.sparse.CSR` holds the three tensors of a matrix, checks them, and converts from SciPy and MindSpore.
     Rows may be empty, and are 0 then. Columns of a row may come in any order, and more than once: products are added up
     in the order of the values, in float32, and the sum is rounded once. NaN stays in the rows that have it, or that
-    name a row of dense that has. Work is shared out by values, not by rows: the sums of a row that tasks share are
-    added up in their order, so that results do not change from run to run, nor with the number of cores.
+    name a row of dense that has. An NPU shares work out by values, not by rows: the sums of a row that tasks share are
+    added up in their order. So results do not change from run to run, nor with the number of cores.
 
     Differentiable in values (a sampled product of dense matrices) and dense (the product with the transposed matrix,
     whose pattern is sorted anew each time; `SparseDense` keeps it).

@@ -1,5 +1,3 @@
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,7 @@ from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
-from tests.native import launch
+from tests.native import launch, tiles_of_a_chip
 from tests.reference import conv2d as reference
 
 # n, channels, h, w, output channels, kernel; stride, padding (top, bottom, left, right), dilation, groups
@@ -46,16 +44,6 @@ def arrays(rng, case, data_format):
     x = draw(rng, (n, channels, h, w))
     weight = draw(rng, (outs, channels // groups, *kernel)) / (channels // groups * kernel[0] * kernel[1]) ** 0.5
     return [a if data_format == "NCHW" else np.moveaxis(a, 1, -1) for a in (x, weight)]
-
-
-@contextmanager
-def tiles_of_a_chip(given=True):
-    """With them the kernel answers, also where a library of the host would."""
-    native().set_ub_bytes(188160 if given else 0)
-    try:
-        yield
-    finally:
-        native().set_ub_bytes(0)
 
 
 def check(case, types, data_format, has_bias, activation="none", flip=False, chip=0):

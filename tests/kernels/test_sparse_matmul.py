@@ -6,7 +6,7 @@ from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS, STORAGE, decode
 from tests.inputs import draw
-from tests.native import launch
+from tests.native import launch, tiles_of_a_chip
 from tests.reference import sparse_matmul as reference
 
 CASES = [  # values of each row; rows and columns of the dense factor
@@ -16,6 +16,8 @@ CASES = [  # values of each row; rows and columns of the dense factor
     ([40, 1, 300, 2, 0, 0, 7] * 6, 400, 130),  # tasks that share rows, rows longer than a task
     ([500, 3], 600, 1100),  # a row of many tasks
     ([2] * 70, 64, 64),  # more values than rows of the dense factor: packed on a host
+    ([4, 30, 2, 17, 5, 9, 11, 3, 21, 6], 32, 1),  # one column, of rows that are summed side by side
+    ([4, 30, 2, 17, 5, 9, 11, 3, 21], 32, 65),  # one column behind others
     ([5, 3], 40, 8200),  # several stretches of columns
     ([0, 0, 0], 5, 8),  # no values
     ([], 3, 4),  # no rows
@@ -50,9 +52,10 @@ def check(case, dtype):
     assert_accurate(dvalues, reference.backward_values(*rounded), dtype, 8 * terms)
 
 
-@cover("case", CASES, dtype=FLOATS)
-def test_product_and_gradient(case, dtype):
-    check(case, dtype)
+@cover("case", CASES, dtype=FLOATS, chip=[0, 1])
+def test_product_and_gradient(case, dtype, chip):
+    with tiles_of_a_chip(chip):
+        check(case, dtype)
 
 
 def test_repeated_and_unsorted_columns():
@@ -108,8 +111,9 @@ def test_patterns_that_are_wrong(ends, indices):
         gradient([np.ones((3, 6)), ends, indices, dense], "float32")
 
 
+@pytest.mark.parametrize("chip", [0, 1])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_results_do_not_depend_on_the_number_of_threads(dtype):
+def test_results_do_not_depend_on_the_number_of_threads(dtype, chip):
     rng = np.random.default_rng(0)
     inputs = arrays(rng, [700, 0, 3, 200, 1, 90], 800, 200)
     dy = draw(rng, (6, 200))
@@ -117,7 +121,8 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype):
     try:
         for threads in (1, 3):
             set_num_threads(threads)
-            results.append((multiply(inputs, dtype)[0][0], gradient([dy, *inputs[:2], inputs[3]], dtype)[0][0]))
+            with tiles_of_a_chip(chip):
+                results.append((multiply(inputs, dtype)[0][0], gradient([dy, *inputs[:2], inputs[3]], dtype)[0][0]))
     finally:
         set_num_threads(before)
     for one, other in zip(*results, strict=True):

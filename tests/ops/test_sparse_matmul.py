@@ -7,7 +7,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops, sparse
-from ms_ascend_ops.sparse import BSR, CSR, LAYER_METHODS, METHODS, THRESHOLDS
+from ms_ascend_ops.sparse import BSR, CSR, METHODS, THRESHOLDS
 from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -172,18 +172,16 @@ def test_the_table_chooses(target, limits):
     columns = int(min(limits.columns, 4096))
     many = "many" if limits.columns == inf else f"up to {limits.columns}"
 
-    def chosen(matrix, methods=LAYER_METHODS):
-        return CSR.of(matrix.astype(np.float32)).method(columns, target, methods)
+    def chosen(matrix):
+        return CSR.of(matrix.astype(np.float32)).method(columns, target)
 
     def in_blocks(count):
         return np.kron(np.arange(100).reshape(10, 10) < count, np.ones((16, 16)))
 
     assert chosen(rng.uniform(size=(160, 160)) < limits.direct * 0.8).name == "direct"
-    if limits.sliced:
-        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 0.8, METHODS).name == "sliced"
-        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 1.3, METHODS).name != "sliced"
-    assert chosen(in_blocks(limits.blocks * 100)).name == "blocks"
-    assert chosen(in_blocks(limits.blocks * 100 + 1)).name == "dense"
+    if limits.blocks:
+        assert chosen(in_blocks(limits.blocks * 100)).name == "blocks"
+        assert chosen(in_blocks(limits.blocks * 100 + 1)).name == "dense"
     method = chosen(rng.uniform(size=(160, 160)) < 0.9)
     assert method.name == "dense"
     assert f"more than {limits.direct:.1%}, on {target} with {many} columns" in method.why
@@ -197,7 +195,6 @@ def test_values_that_are_trained_are_not_kept_in_slices():
     pointers, columns = Tensor(np.array([0, 1], np.int32)), Tensor(np.array([40000], np.int32))
     long = CSR(pointers, columns, tensor(np.ones(1), "float32"), (1, 40001))
     for found, factor in ((trained, dense), (long, tensor(np.ones((40001, 1)), "float32"))):
-        assert found.method(1).name != "sliced"
         with pytest.raises(
             ValueError, match=r"CSR: a matrix of shape .* is too large for rows in slices, or has Param"
         ):

@@ -62,7 +62,7 @@ public:
     T GetValue(uint64_t offset HOST_WHERE) const
     {
         HOST_OBSERVED(host::ObserveScalar(where, "GetValue", *this, offset, false));
-        host::Core::Current().FlushFor(address_ + offset);
+        host::Core::Current().Flush();
         return address_[offset];
     }
     void SetValue(uint64_t offset, T value HOST_WHERE)

@@ -31,21 +31,25 @@ bool TaskPool::IsInTask() const
 
 void TaskPool::ParallelFor(int count, const std::function<void(int, int)>& task)
 {
-    const auto run = [&](int index) {
+    RunTasks(count, [&](int index) {
         t_isInTask = true;
         task(index, count);
         t_isInTask = false;
-    };
+    });
+}
+
+void RunTasks(int count, const std::function<void(int)>& task)
+{
     if (count == 1 || TheExecutor().ThreadNum() == 1) {
         for (int i = 0; i < count; ++i) {
-            run(i);
+            task(i);
         }
         return;
     }
     ms_ascend_ops::LaunchConfig config;
     config.blockDim = static_cast<uint32_t>(count);
     config.coresMeet = false;
-    Launch(config, {}, {}, [&](GM_ADDR) { run(static_cast<int>(Core::Current().BlockIdx())); });
+    Launch(config, {}, {}, [&](GM_ADDR) { task(static_cast<int>(Core::Current().BlockIdx())); });
 }
 
 }  // namespace host

@@ -1,16 +1,21 @@
 /*!
- * The threads of launches for oneDNN.
+ * The threads of launches for whole operators.
  *
- * The library divides work by the number of threads, and the order of its sums may follow from that. So it is told of
+ * oneDNN divides work by the number of threads, and the order of its sums may follow from that. So it is told of
  * as many as the size of the work suggests, whichever there are: the bits of a result do not depend on them.
  */
 #ifndef ASCENDC_HOST_OPERATORS_TASK_POOL_H
 #define ASCENDC_HOST_OPERATORS_TASK_POOL_H
 
+#include <functional>
+
 #include "cube/onednn_library.h"
 
 namespace AscendC {
 namespace host {
+
+// Runs tasks 0 to count - 1, each by itself, on the threads of launches.
+void RunTasks(int count, const std::function<void(int)>& task);
 
 class TaskPool final : public onednn::ThreadPool {
 public:

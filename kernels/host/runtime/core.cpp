@@ -75,8 +75,6 @@ void Core::Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant
     waiting_ = nullptr;
     wrote_ = false;
     goesOn_ = false;
-    rowSums_.Reset();
-    collectsSums_ = false;
     traceCache_.Drop();
 }
 
@@ -103,7 +101,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     copy.operands[0] = {ub, shape.dstStride, shape.rowBytes};
     copy.operands[1] = {const_cast<char*>(gm), shape.srcStride, shape.rowBytes};
     Take();
-    if (stream != nullptr && large_ && !rowSums_.Holds()) {
+    if (stream != nullptr && large_) {
         prefetcher_.LookAhead(gm, {shape.rows, shape.rowBytes, shape.srcStride}, *stream);
     }
 }
@@ -135,28 +133,8 @@ void Core::Discard(const char* ub, uint32_t bytes)
 
 // ---- carrying out
 
-// Behind everything recorded before, which is carried out first.
-void Core::CarryOutSums(bool needsBuffers)
-{
-    if (!rowSums_.Holds()) {
-        return;
-    }
-    RunRecorded();
-    rowSums_.CarryOut(needsBuffers, [this](const Instruction& instruction) {
-        wrote_ = wrote_ || instruction.kind == InstructionKind::COPY_OUT;
-        incoming_ = instruction;
-        Record();
-    });
-}
-
 // Carries out everything recorded.
 void Core::Complete()
-{
-    CarryOutSums(true);
-    RunRecorded();
-}
-
-void Core::RunRecorded()
 {
     EndProgram(NOBODY);
     RunWaiting(NOBODY, nullptr);
@@ -170,23 +148,8 @@ void Core::Flush()
     Complete();
 }
 
-void Core::FlushFor(const void* gm)
-{
-    HOST_OBSERVED(Flush(); return;)
-    collectsSums_ = true;
-    if (!rowSums_.Holds() || rowSums_.IsFull() || rowSums_.Writes(static_cast<const char*>(gm))) {
-        Flush();
-        return;
-    }
-    if (RecordedLaunch* recording = traceCache_.Current()) {
-        recording->Spoil();
-    }
-    RunRecorded();
-}
-
 void Core::Finish()
 {
-    CarryOutSums(false);
     EndProgram(END);
     RunWaiting(END, nullptr);
     traceCache_.Keep();

@@ -26,7 +26,6 @@
 #include "ir/instruction.h"
 #include "passes/scheduler.h"
 #include "runtime/prefetch.h"
-#include "runtime/row_sums.h"
 #include "runtime/schedule.h"
 #include "runtime/trace_cache.h"
 
@@ -93,8 +92,6 @@ public:
     void CopyOut(char* gm, const char* ub, const CopyShape& shape);
     // Carries out everything recorded, before a scalar read.
     void Flush();
-    // The same, before one of global memory: sums of rows go on being collected unless one of them goes there.
-    void FlushFor(const void* gm);
     // The same at the end of a block: the Unified Buffer is not needed any more.
     void Finish();
     // And makes every view a copy of its own, so that other cores may change the source.
@@ -144,8 +141,6 @@ private:
     static Core& Create();
     void Take();
     void Record();
-    void CarryOutSums(bool needsBuffers);
-    void RunRecorded();
     bool Follow();
     bool SameViews(const Program& program) const;
     bool Starts(const Program& program) const;
@@ -184,8 +179,6 @@ private:
     Program* waiting_ = nullptr;
     const char* waitingGm_[MAX_ORIGINS];
     Prefetcher waitingPrefetcher_;
-    RowSums rowSums_;
-    bool collectsSums_ = false;  // the kernel reads global memory by GetValue
     TraceCache traceCache_;
     Instruction log_[MAX_INSTRUCTIONS];
 };

@@ -154,19 +154,6 @@ void Core::Leave()
 void Core::Take()
 {
     HOST_OBSERVED(if (!TheExecutor().Executes()) { return; })
-    if (collectsSums_) {
-        if (rowSums_.Takes(incoming_)) {
-            return;
-        }
-        if (rowSums_.Holds()) {
-            const Instruction instruction = incoming_;
-            CarryOutSums(true);
-            incoming_ = instruction;
-            if (rowSums_.Takes(incoming_)) {
-                return;
-            }
-        }
-    }
     Record();
 }
 

@@ -23,7 +23,7 @@
 #include "simd/packed_rows_unit.h"
 #include "simd/panels_unit.h"
 #include "simd/reductions_unit.h"
-#include "simd/row_sums_unit.h"
+#include "simd/sparse_rows_unit.h"
 #include "simd/simd.h"
 #include "simd/vector_unit.h"
 
@@ -209,9 +209,12 @@ const VectorUnit& Table(const char* name)
         unit.packPanel[static_cast<uint32_t>(ElementType::FLOAT)] = PackPanel<float>;
         unit.packPanel[static_cast<uint32_t>(ElementType::HALF)] = PackPanel<half>;
         unit.packPanel[static_cast<uint32_t>(ElementType::BFLOAT16)] = PackPanel<bfloat16_t>;
-        unit.sumRows[static_cast<uint32_t>(ElementType::FLOAT)] = SumRows<float>;
-        unit.sumRows[static_cast<uint32_t>(ElementType::HALF)] = SumRows<half>;
-        unit.sumRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = SumRows<bfloat16_t>;
+        unit.sumSparseRows[static_cast<uint32_t>(ElementType::FLOAT)] = SumSparseRows<float>;
+        unit.sumSparseRows[static_cast<uint32_t>(ElementType::HALF)] = SumSparseRows<half>;
+        unit.sumSparseRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = SumSparseRows<bfloat16_t>;
+        unit.multiplySparseRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplySparseRows<float>;
+        unit.multiplySparseRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplySparseRows<half>;
+        unit.multiplySparseRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplySparseRows<bfloat16_t>;
         return unit;
     }();
     return table;

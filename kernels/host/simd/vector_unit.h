@@ -26,30 +26,34 @@ struct FewRowsProduct {
     uint32_t groups;  // cube/product.h
 };
 
-// A row of numbers in memory, and what it is multiplied by.
-struct RowTerm {
-    const char* row;
-    float factor;
+// Rows [begin, end) of a product of a sparse matrix by rows with some columns of a dense one, in float.
+struct SparseRowsWork {
+    const int32_t* rowEnds;
+    const int32_t* indices;
+    const float* values;
+    const char* dense;    // its first column of those
+    int64_t denseStride;  // elements from a row to the next
+    bool isPacked;        // the dense rows are whole vectors of floats, whatever the type of y
+    char* y;              // the first column of the result of all rows
+    int64_t yStride;
+    uint32_t cols;  // at most MOST_SPARSE_VECTORS vectors of the CPU
+    uint64_t begin;
+    uint64_t end;
+    uint32_t inner;  // not 0: indices are checked to be below it
 };
+constexpr uint32_t MOST_SPARSE_VECTORS = 4;
 
-// One of several sums of rows: of the terms from that of the one before on.
-struct RowSum {
-    char* dst;
-    uint64_t endTerm;
-    bool isRounded;  // to the type of the rows, or in float
-};
-
-// Sums of rows (runtime/row_sums.h), each in the order of its terms.
-struct RowSumsWork {
-    const RowTerm* terms;
-    const RowSum* sums;
-    uint64_t sumCount;
-    uint32_t cols;
-    // Each row is one of the `rows` rows of a matrix that begins at `first`, a tile of whose columns is packed at a
-    // time; 0: rows are read in place.
-    uint64_t rows;
-    const char* first;
-    uint64_t stride;  // bytes
+// The gradient of the values of those rows: products of rows of dy and of the dense matrix, all of one type.
+struct SparseGradWork {
+    const int32_t* rowEnds;
+    const int32_t* indices;
+    const char* dy;
+    const char* dense;
+    char* dvalues;
+    int64_t cols;
+    uint64_t begin;
+    uint64_t end;
+    uint32_t inner;  // indices are checked to be below it
 };
 
 // A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
@@ -154,8 +158,10 @@ struct VectorUnit {
     void (*roundRows)(const RoundedRows& rounded, const float* x, uint32_t begin, uint32_t end);
     bool multipliesPackedBytes;  // numbers of 8 bits, too
     void (*multiplyPacked)(const PackedProduct& product, uint32_t begin, uint32_t end);
-    void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
-    void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
+    void (*packPanel[TYPES])(const Panel& panel);  // by the type of what it is made of
+    // By the type of the result, and of what is not packed. False: an index is too large, and nothing was read by any.
+    bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);
+    bool (*multiplySparseRows[TYPES])(const SparseGradWork& work);
 };
 
 // The best vector unit of this library for this CPU.

@@ -19,7 +19,7 @@ from tests.kernels.mutation import CRASH, VALUE, Mutation
 
 LIST = Path(__file__).parent / "mutations.yaml"
 CAUGHT = (VALUE, CRASH)
-LIBRARY = ("library", "panels", "groups")  # cases that launch operators: by the kernel library
+LIBRARY = ("library", "panels", "groups", "sparse")  # cases that launch operators: by the kernel library
 
 
 class Workshop:

@@ -1,0 +1,52 @@
+/*!
+ * A sparse matrix by rows (CSR) times a dense one, as a whole operator: by loops over its rows instead of the
+ * instructions of the kernel, which loads each row that a value names by itself. The kernel is the reference.
+ */
+#ifndef ASCENDC_HOST_OPERATORS_SPARSE_PRODUCT_H
+#define ASCENDC_HOST_OPERATORS_SPARSE_PRODUCT_H
+
+#include <cstdint>
+#include <string>
+
+#include "interface/launch_config.h"
+
+namespace AscendC {
+namespace host {
+
+struct SparseProduct {
+    ms_ascend_ops::DataType type;  // of values, dense and y
+    int64_t rows;
+    int64_t inner;  // rows of the dense matrix
+    int64_t cols;
+    int64_t entries;
+    const int32_t* rowEnds;
+    const int32_t* indices;
+    const char* values;
+    const char* dense;
+    char* y;
+};
+
+// The gradient of the values: dy has the shape of y.
+struct SparseGradient {
+    ms_ascend_ops::DataType type;
+    int64_t rows;
+    int64_t inner;
+    int64_t cols;
+    int64_t entries;
+    const char* dy;
+    const int32_t* rowEnds;
+    const int32_t* indices;
+    const char* dense;
+    char* dvalues;
+};
+
+// Runs it. False: the kernel is to answer, as it has the tiles of a chip, or says what is wrong with the pattern.
+bool MultiplySparse(const SparseProduct& product);
+bool MultiplySampled(const SparseGradient& gradient);
+// "rows, native", by the name of the vector unit; empty: the kernel.
+std::string SparseImplementation();
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_OPERATORS_SPARSE_PRODUCT_H
