@@ -37,6 +37,7 @@ std::shared_ptr<KernelLibrary> Open(const std::string& path)
     Find(handle, path, "MsAscendOpsSignatures", library->signatures);
     Find(handle, path, "MsAscendOpsSetThreadNum", library->setThreadNum);
     Find(handle, path, "MsAscendOpsSetThreadNumOfCaller", library->setThreadNumOfCaller);
+    Find(handle, path, "MsAscendOpsSetParallelForOfCaller", library->setParallelForOfCaller);
     Find(handle, path, "MsAscendOpsNextLoop", library->nextLoop);
     Find(handle, path, "MsAscendOpsSetLoop", library->setLoop);
     Find(handle, path, "MsAscendOpsPendingLoops", library->pendingLoops);

@@ -15,6 +15,7 @@ struct KernelLibrary {
     decltype(&MsAscendOpsSignatures) signatures = &MsAscendOpsSignatures;
     decltype(&MsAscendOpsSetThreadNum) setThreadNum = &MsAscendOpsSetThreadNum;
     decltype(&MsAscendOpsSetThreadNumOfCaller) setThreadNumOfCaller = &MsAscendOpsSetThreadNumOfCaller;
+    decltype(&MsAscendOpsSetParallelForOfCaller) setParallelForOfCaller = &MsAscendOpsSetParallelForOfCaller;
     decltype(&MsAscendOpsNextLoop) nextLoop = &MsAscendOpsNextLoop;
     decltype(&MsAscendOpsSetLoop) setLoop = &MsAscendOpsSetLoop;
     decltype(&MsAscendOpsPendingLoops) pendingLoops = &MsAscendOpsPendingLoops;

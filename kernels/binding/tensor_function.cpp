@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 
 #include "binding/output_memory.h"
 #include "binding/python_call.h"
+#include "binding/torch_threads.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
@@ -25,7 +27,7 @@ struct Framework {
     py::object fromNumpy;   // shares the memory. None: the framework allocates
     py::object empty;       // a tensor of a shape and `dtype=`, where the framework allocates
     py::object emptyLike;   // and one like another: it takes half of the time
-    py::object getThreads;  // how many its operators use, or None: as many as the process is set to
+    py::object getThreads;  // how many PyTorch's operators use, or None: as many as the process is set to
     py::dict dtypes;        // name: NumPy's dtype, bfloat16 is MindSpore's own; or the framework's
     py::str dataPointer;    // the method
     py::str shape = "shape";
@@ -48,31 +50,6 @@ void* DataOf(py::handle tensor, const Framework& framework)
 {
     return PyLong_AsVoidPtr(CallMethod(tensor, framework.dataPointer).ptr());
 }
-
-// The threads of a run are those of the framework.
-class ThreadsOf {
-public:
-    ThreadsOf(const Framework& framework, const KernelLibrary& library)
-        : library_(library), isSet_(!framework.getThreads.is_none())
-    {
-        if (isSet_) {
-            const auto count = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(framework.getThreads.ptr()));
-            library_.setThreadNumOfCaller(count ? static_cast<uint32_t>(PyLong_AsUnsignedLong(count.ptr())) : 0);
-        }
-    }
-    ThreadsOf(const ThreadsOf&) = delete;
-    ThreadsOf& operator=(const ThreadsOf&) = delete;
-    ~ThreadsOf()
-    {
-        if (isSet_) {
-            library_.setThreadNumOfCaller(0);
-        }
-    }
-
-private:
-    const KernelLibrary& library_;
-    bool isSet_;
-};
 
 struct Output {
     py::object dtype;
@@ -177,7 +154,11 @@ public:
             results[i] = std::move(tensor);
             data[count_ + i] = memory;
         }
-        const ThreadsOf threads(*framework_, library_);
+        std::optional<TorchThreads> threads;
+        if (!framework_->getThreads.is_none()) {
+            const py::object threadCount = framework_->getThreads();
+            threads.emplace(library_, py::cast<uint32_t>(threadCount));
+        }
         if (!Run(prepared->launch, data.data(), library_)) {
             throw py::error_already_set();
         }

@@ -35,7 +35,13 @@ struct TensorFunctions {
                                       int32_t deviceType, int32_t deviceIndex, Handle* made);
 };
 
-// All that are used.
+// Of its threads.
+struct ThreadFunctions {
+    Error (*torch_parallel_for)(int64_t begin, int64_t end, int64_t grain,
+                                void (*task)(int64_t begin, int64_t end, void* data), void* data);
+};
+
+// All that calls of kernels use.
 struct Functions : TensorFunctions {
     Error (*torch_tensor_from_pyobject)(void* object, Handle* made);
     Error (*torch_tensor_to_pyobject)(Handle tensor, void* type, void** object);
@@ -77,6 +83,11 @@ inline bool FindAll(void* library, TensorFunctions& found)
            MS_ASCEND_OPS_FIND(aoti_torch_get_strides) && MS_ASCEND_OPS_FIND(aoti_torch_get_dtype) &&
            MS_ASCEND_OPS_FIND(aoti_torch_get_device_type) && MS_ASCEND_OPS_FIND(aoti_torch_get_device_index) &&
            MS_ASCEND_OPS_FIND(aoti_torch_empty_strided);
+}
+
+inline bool FindAll(void* library, ThreadFunctions& found)
+{
+    return MS_ASCEND_OPS_FIND(torch_parallel_for);
 }
 
 inline bool FindAll(void* library, Functions& found)

@@ -9,6 +9,7 @@ namespace {
 
 using ms_ascend_ops::torch_abi::Functions;
 using ms_ascend_ops::torch_abi::Handle;
+using ms_ascend_ops::torch_abi::ThreadFunctions;
 
 // A type of theirs as ours.
 template <typename T>
@@ -52,6 +53,7 @@ SAME(aoti_torch_dtype_float32);
 SAME(aoti_torch_dtype_int32);
 SAME(aoti_torch_dtype_int64);
 SAME(aoti_torch_dtype_int8);
+static_assert(std::is_same_v<decltype(&::torch_parallel_for), decltype(ThreadFunctions::torch_parallel_for)>);
 
 }  // namespace
 

@@ -19,6 +19,7 @@
 #include "binding/attribute_variants.h"
 #include "binding/python_call.h"
 #include "binding/torch_abi.h"
+#include "binding/torch_threads.h"
 #include "interface/launch_config.h"
 
 namespace ms_ascend_ops::binding {
@@ -341,10 +342,9 @@ private:
         if (!isSmall) {
             abi.torch_get_num_threads(&threads);
         }
-        MsAscendOpsSetThreadNumOfCaller(threads);
-        const bool ended = isSmall ? RunLocked(remembered.launch, data) : binding::Run(remembered.launch, data);
-        MsAscendOpsSetThreadNumOfCaller(0);
-        if (!ended) {
+        static const KernelLibrary library;
+        const TorchThreads shared(library, threads);
+        if (!(isSmall ? RunLocked(remembered.launch, data) : binding::Run(remembered.launch, data))) {
             throw py::error_already_set();
         }
         if (outputs == 1) {

@@ -1,5 +1,6 @@
 """The functions: the two paths of a call, errors, casts, threads, memory."""
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -336,6 +337,24 @@ def test_a_kernel_has_pytorchs_threads(monkeypatch):
         torch.set_num_threads(threads)
     assert asked == [1, 2]
     assert torch.equal(*results)
+
+
+def test_kernels_run_on_the_threads_of_pytorch():
+    """Threads of the library's own would share the CPUs with PyTorch's, which spin behind each operator."""
+    code = """
+import os, torch
+from ms_ascend_ops.torch import softmax
+torch.set_num_threads(3)
+x = torch.ones(3000, 1000)
+torch.softmax(x, -1), softmax(x[:1])  # which start PyTorch's threads, and the one that compiles loops
+before = len(os.listdir("/proc/self/task"))
+softmax(x, -1), softmax(x.requires_grad_(), -1)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    if not hasattr(ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")), "torch_parallel_for"):
+        pytest.skip("PyTorch before 2.10 has no function for that")
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(started) == 0, started
 
 
 def test_others_run_while_a_kernel_does():
