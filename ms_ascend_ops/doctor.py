@@ -113,7 +113,7 @@ def _package(part: str) -> Check:
 
 
 _MINDSPORE = "mindspore>=2.7,<2.11"
-_PATIENCE_S = 120  # for a process that imports MindSpore on a machine with much else to do
+_LIMIT_S = 120  # for a process that imports MindSpore on a machine with much else to do
 
 
 # Packages that all bring the folder `mindspore`: the files of the last that was installed are there.
@@ -397,9 +397,9 @@ def _run(code: str) -> tuple[dict[str, Any] | None, str]:
     environment = {**os.environ, "GLOG_v": "3"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_PATIENCE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:  # its text is all of the code
-        return None, f"no answer within {_PATIENCE_S} s"
+        return None, f"no answer within {_LIMIT_S} s"
     if done.returncode < 0:
         return None, f"killed by {signal.Signals(-done.returncode).name}"
     lines = done.stdout.strip().splitlines()

@@ -8,6 +8,8 @@ or `python -m ms_ascend_ops serve`. Nothing else of the package imports this. `p
 brings what it needs. docs/serving.md has the details.
 """
 
+import importlib.metadata
+import os
 from typing import TYPE_CHECKING
 
 from ms_ascend_ops import extras
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 if _missing := extras.missing("serve"):
     raise ImportError(f"ms_ascend_ops.serving needs {', '.join(_missing)}: {extras.advice('serve')}")
+
+# After protobuf's implementation in C was imported MindSpore up to 2.9 does not come up. It asks for the other one itself,
+# where it comes first.
+if any(d.version.startswith(("2.7.", "2.8.", "2.9.")) for d in importlib.metadata.distributions(name="mindspore")):
+    os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
 
 _ORIGINS = {
     "ModelOptions": "settings",

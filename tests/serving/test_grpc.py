@@ -1,5 +1,8 @@
 """The Open Inference Protocol over gRPC, through a channel."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import grpc
@@ -129,3 +132,10 @@ def test_who_hangs_up_leaves_the_queue(channel, served, rng, monkeypatch):
 
 def queue_length(served):
     return served.metrics().get('ms_ascend_ops_serving_queue_length{model="block",version="1"}', 0)
+
+
+def test_mindspore_comes_up_after_protobuf():
+    """Up to 2.9 it refuses the implementation in C, which protobuf has unless somebody asks for the other one."""
+    code = "import ms_ascend_ops.serving.messages, mindspore"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PROTOCOL_BUFFERS")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

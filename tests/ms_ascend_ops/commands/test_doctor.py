@@ -242,6 +242,6 @@ def test_a_file_that_is_no_library(monkeypatch, tmp_path):
 def test_a_process_that_does_not_answer(monkeypatch):
     """The reason is all there is to read, not the code that ran."""
     only(monkeypatch, "kernel library")
-    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(doctor, "_LIMIT_S", 0.2)
     monkeypatch.setattr(doctor, "_TRY_LIBRARY", "import time; time.sleep(60)")
     assert examined()["kernel library"].found.endswith(" does not run: no answer within 0.2 s")
