@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 if _missing := extras.missing("serve"):
     raise ImportError(f"ms_ascend_ops.serving needs {', '.join(_missing)}: {extras.advice('serve')}")
 
-# MindSpore up to 2.9 does not come up once protobuf's implementation in C was imported. It asks for the other one itself
+# MindSpore up to 2.9 does not come up once protobuf's implementation in C was imported. It asks for the other one,
 # where it comes first.
 if any(d.version.startswith(("2.7.", "2.8.", "2.9.")) for d in importlib.metadata.distributions(name="mindspore")):
     os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
