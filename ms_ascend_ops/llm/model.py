@@ -86,8 +86,8 @@ class LanguageModel:
             batch: sequences that are worked on at once.
             cache_tokens: positions of all sequences; without it one full context, or 512 for each of the batch.
             engine: "kernels": on a CPU, without MindSpore; "mindspore": by its PyNative mode.
-            activations: "int8": single tokens meet matrices that stay quantized as integers of 8 bits, by groups;
-                "float": they stay `dtype`.
+            activations: "int8": they meet matrices that stay quantized as integers of 8 bits, by groups; "float":
+                they stay `dtype`.
             tensor_parallel: processes that share the work, each with a part of every layer. msrun must have started
                 them (docs/parallel.md), and all must make the same calls.
             adapter: a directory with an adapter of `llm finetune`, or of Hugging Face's PEFT, of the kind LoRA. The

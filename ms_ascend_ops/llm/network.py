@@ -107,7 +107,7 @@ class _Blocks:
         if size > self._left.size:
             self._left = np.empty(self._SIZE + self._ALIGNMENT, np.uint8)
             self._left = self._left[-self._left.ctypes.data % self._ALIGNMENT :]
-        placed = self._left[: array.nbytes].view(array.dtype).reshape(array.shape)
+        placed: Array = self._left[: array.nbytes].view(array.dtype).reshape(array.shape)
         self._left = self._left[size:]
         placed[...] = array
         return placed
@@ -136,7 +136,8 @@ def load_network(
 
     def linear(*names: str) -> Linear:
         if partition is None:
-            return converted(load_linear(checkpoint, names, dtype, quantized, quantize_x), blocks.place)
+            whole_layer: Linear = converted(load_linear(checkpoint, names, dtype, quantized, quantize_x), blocks.place)
+            return whole_layer
         rows = [partition.rows(name) for name in names]
         columns = partition.columns(names[0])
         # A bias is added once.

@@ -92,7 +92,7 @@ class Scheduler:
     """Works on requests: each `step` is a piece of one prompt, and a token for every sequence behind its prompt.
 
     A sequence gets the tokens that it would get alone, as far as products of several rows give a row the bits that it
-    has alone: on a CPU those of up to 8 rows do, of 4 where x is not rounded (docs/llm.md).
+    has alone: on a CPU those of up to 8 rows do, of 4 where packed weights meet x that is not rounded (docs/llm.md).
 
     Args:
         executor: who runs the network, with its cache.

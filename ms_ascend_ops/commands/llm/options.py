@@ -34,7 +34,7 @@ _MODEL = (
     ),
     click.option(
         "--activations", type=click.Choice(["int8", "float"]), default="int8",
-        help="Of single tokens where they meet quantized matrices: integers of 8 bits, or what the network calculates "
+        help="Where they meet quantized matrices: integers of 8 bits, or what the network calculates "
         "in.",
     ),
     click.option(
