@@ -36,9 +36,9 @@ bool Fits(const PackedOperator& op, PackedProduct& product)
     const int64_t groups = op.scale.dims[1];
     const int64_t perByte = k / op.weight.dims[1];
     const bool half = op.scale.dtype == DataType::FLOAT16;
-    if (g_vectorUnit->multiplyPacked == nullptr || TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 || op.x.dtype != DataType::FLOAT32 ||
-        (!half && op.scale.dtype != DataType::FLOAT32) || k / groups % RoundedRows::NUMBERS_OF_UNIT != 0 ||
-        (perByte == 1 && !g_vectorUnit->multipliesPackedBytes)) {
+    if (g_vectorUnit->multiplyPacked == nullptr || TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 ||
+        op.x.dtype != DataType::FLOAT32 || (!half && op.scale.dtype != DataType::FLOAT32) ||
+        k / groups % RoundedRows::NUMBERS_OF_UNIT != 0 || (perByte == 1 && !g_vectorUnit->multipliesPackedBytes)) {
         return false;
     }
     const auto group = static_cast<uint32_t>(k / groups);
