@@ -67,7 +67,7 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     const bool isY = c.result == ConvolutionResult::Y;
     const bool isWeight = c.result == ConvolutionResult::DWEIGHT;
     constexpr double LEAST_OPERATIONS = 1 << 22;  // of dweight: a tenth of a millisecond
-    if (isWeight && OperationsOf(c) < LEAST_OPERATIONS) {
+    if (isWeight && c.groups == 1 && OperationsOf(c) < LEAST_OPERATIONS) {
         return {};
     }
     const bool isPointwise = c.kernelHeight * c.kernelWidth == 1;
@@ -76,7 +76,7 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     }
     if (c.groups == c.channels && c.groups == c.outChannels) {  // depthwise
         if (isWeight) {
-            return isLast ? std::vector<Choice>() : std::vector{last};
+            return isLast ? std::vector<Choice>() : std::vector{blocks, last};
         }
         return {isLast && (isAvx512 || !isY) ? last : blocks};
     }
@@ -90,11 +90,13 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     if (c.groups > 1) {
         return {blocks, any};
     }
-    if (isPointwise) {
+    const bool hasStride = c.strideHeight * c.strideWidth > 1;
+    if (isPointwise && !hasStride) {
         return {first, any};
     }
-    const bool hasStride = c.strideHeight * c.strideWidth > 1;
-    return {!isAvx512 || (isY && isBfloat16 && hasStride) ? blocks : any, any};
+    constexpr int64_t FEW_POSITIONS = 1024;
+    const bool isSmall = hasStride || c.outHeight * c.outWidth < FEW_POSITIONS;
+    return {!isAvx512 || (isY && isBfloat16 && isSmall) ? blocks : any, any};
 }
 
 // "ref", as in "jit_uni_ncsp:conv+ref:any", is a plain loop: the library knows no better for this CPU. Groups by
