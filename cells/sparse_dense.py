@@ -254,10 +254,7 @@ _MOST = 2**62  # rows of x: no limit
 def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
     """Up to how many rows of x, and how to multiply."""
     if method is None:
-        return tuple(
-            (int(min(row.columns, _MOST)), matrix.method(row.columns))
-            for row in THRESHOLDS[device_target()]
-        )
+        return tuple((int(min(row.columns, _MOST)), matrix.method(row.columns)) for row in THRESHOLDS[device_target()])
     if method not in LAYER_METHODS:
         raise ValueError(f"SparseDense: method must be one of {', '.join(LAYER_METHODS)}, got {method}")
     return ((_MOST, Method(method, "given")),)

@@ -23,8 +23,8 @@
 #include "simd/packed_rows_unit.h"
 #include "simd/panels_unit.h"
 #include "simd/reductions_unit.h"
-#include "simd/sparse_rows_unit.h"
 #include "simd/simd.h"
+#include "simd/sparse_rows_unit.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
