@@ -24,8 +24,7 @@ __all__ = ["perplexity"]
 @click.option("--most", type=click.IntRange(1), help="Windows at most; default: all of the text.")
 @click.option(
     "--step", type=click.IntRange(1),
-    help="Tokens to calculate at once, at most; default: as many as fit. Up to 4 are calculated as answers are, see "
-    "--activations.",
+    help="Tokens to calculate at once, at most; default: as many as fit.",
 )  # fmt: skip
 @click.option("--peers", is_flag=True, help="llama.cpp on the same tokens, too, if llama-cpp-python is installed.")
 @model_options

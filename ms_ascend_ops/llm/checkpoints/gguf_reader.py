@@ -124,6 +124,10 @@ def read_gguf(path: Path) -> Checkpoint:
 
 def _config(file: GGUFFile) -> ModelConfig:
     fields, path = file.fields, file.path
+    if (number := fields.get("split.no", 0)) != 0:
+        count = fields.get("split.count", 0)
+        first = re.sub(r"-\d{5}-of-", "-00001-of-", path.name)
+        raise ValueError(f"{path}: split.no is {number}: this is part {number + 1} of {count}; open {first}")
     architecture = fields.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
         raise ValueError(
@@ -257,10 +261,6 @@ def _factors(file: GGUFFile, name: str) -> Any:
 
 def _check_keys(file: GGUFFile, architecture: str) -> None:
     """Refuse keys that change the network in a manner that is not known here, unless their value changes nothing."""
-    if (number := file.fields.get("split.no", 0)) != 0:
-        count = file.fields.get("split.count", 0)
-        first = re.sub(r"-\d{5}-of-", "-00001-of-", file.path.name)
-        raise ValueError(f"{file.path}: split.no is {number}: this is part {number + 1} of {count}; open {first}")
     if file.fields.get(f"{architecture}.attention.causal", True) is not True:
         raise ValueError(f"{file.path}: {architecture}.attention.causal must be true")
     stretched = file.fields.get(f"{architecture}.rope.scaling.type") in ("yarn", "longrope") or _LONG in file.tensors
