@@ -20,9 +20,13 @@ REFUSED = {
 
 
 def without(example: Example):
-    """Shapes of its sample in which one size is 0, and whether that is refused (`positive` in the definition)."""
-    base = example.operator.small_shapes[0]
+    """Shapes of its sample in which one size is 0, and whether that is refused (`positive` in the definition).
+
+    What says attributes, as the stride of a convolution does, is no size of a tensor.
+    """
+    base, attributes = example.operator.small_shapes[0], example.operator.attributes
     shapes = [(*base[:i], 0, *base[i + 1 :]) for i in range(len(base))]
+    shapes = [shape for shape in shapes if attributes(*shape) == attributes(*base)]
     if example.name in REFUSED:
         return [(shape, i in REFUSED[example.name]) for i, shape in enumerate(shapes)]
     return [(shape, _breaks_rules(example, shape)) for shape in shapes]

@@ -81,7 +81,8 @@ def check(name: str, dtype: str, folder: Path, rounds: int, small: bool = False)
     # Experts are fewer than columns.
     is_rows = len(table.shapes[0]) == len(ROWS_COLS) and "experts" not in registry.op_spec(name).limits
     shape = ROWS_COLS if is_rows else table.shapes[0]
-    for variant, attributes in table.variants.items():
+    for variant, own in table.variants.items():
+        attributes = {**table.attributes(*shape), **own}
         title = f"{name}{f'[{variant}]' if variant else ''} {dtype}"
         arrays = table.inputs(Draw(dtype), *shape)
         tensors = [_tensor(array) for array in arrays]
@@ -169,7 +170,8 @@ def _times(name: str, table: Operator, dtype: str, rounds: int, small: bool = Fa
     shape = table.cann_shape or (TIMED if len(table.shapes[0]) == len(TIMED) else table.shapes[-1])
     if small:
         shape = table.small_shapes[-1]
-    variant, attributes = next(iter(table.variants.items()))
+    variant, own = next(iter(table.variants.items()))
+    attributes = {**table.attributes(*shape), **own}
     tensors = [_tensor(array) for array in table.inputs(Draw(dtype), *shape)]
     runs = {"ours": lambda: table.ours(*tensors, **attributes)}
     twin = registry.op_spec(name).twin

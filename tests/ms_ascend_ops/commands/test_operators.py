@@ -40,7 +40,8 @@ OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 for convolution in ("conv2d", "conv2d_group_norm"):
     OTHERWISE |= {(convolution, f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
     OTHERWISE |= {(convolution, f"pad_{side}") for side in ("top", "bottom", "left", "right")}
-OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}
+OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}  # of gradients, like gaps
+OTHERWISE |= {("conv2d", f"gap_{side}") for side in "hw"}
 # Defaults of the stock layer that ours takes the place of.
 STOCK = {
     ("LayerNorm", "epsilon"): 1e-7,
