@@ -133,13 +133,14 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
         float most;
         memcpy(&most, &bits, sizeof(most));
         const VF inverse = Set(127.0f / most);
+        const VI finite = SetInt(most < INFINITE ? -1 : 0);  // the bits of NaN are no integers to add up
         VI sums = SetInt(0);
         for (uint32_t i = 0; i < group; i += UNIT_NUMBERS) {
             VI integers[VECTORS];
 #pragma GCC unroll 2
             for (uint32_t v = 0; v < VECTORS; ++v) {
                 const VF value = Load(from + i + v * W) * inverse;
-                integers[v] = AsInt(value + Set(ROUNDING)) - AsInt(Set(ROUNDING));
+                integers[v] = (AsInt(value + Set(ROUNDING)) - AsInt(Set(ROUNDING))) & finite;
                 sums += integers[v];
             }
             const __m128i bytes = _mm_shuffle_epi8(AsBytes(integers), order);
