@@ -17,7 +17,7 @@ from rich.table import Table
 __all__ = ["Pair", "behind", "changes", "changes_table", "differences", "read"]
 
 OURS = ("library", "mindspore", "pynative")
-# Which of ours has to be as fast as the best of which others: called alike, that is.
+# Each of ours has to be as fast as the best of these others, which are called as it is.
 RIVALS = {"mindspore": ("stock",), "library": ("torch", "torch_compile", "onnx")}
 # Below this a case measures the cost of a call, not that of the work.
 LEAST_BYTES = 2**20

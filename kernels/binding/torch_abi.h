@@ -35,13 +35,13 @@ struct TensorFunctions {
                                       int32_t deviceType, int32_t deviceIndex, Handle* made);
 };
 
-// Of its threads.
+// This one runs tasks on its threads.
 struct ThreadFunctions {
     Error (*torch_parallel_for)(int64_t begin, int64_t end, int64_t grain,
                                 void (*task)(int64_t begin, int64_t end, void* data), void* data);
 };
 
-// All that calls of kernels use.
+// Calls of kernels use all of these.
 struct Functions : TensorFunctions {
     Error (*torch_tensor_from_pyobject)(void* object, Handle* made);
     Error (*torch_tensor_to_pyobject)(Handle tensor, void* type, void** object);

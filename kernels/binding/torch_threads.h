@@ -51,7 +51,10 @@ private:
                 shared.task(shared.data, static_cast<size_t>(i));
             }
         };
-        Abi()->torch_parallel_for(0, static_cast<int64_t>(count), 1, range, &tasks);
+        const auto end = static_cast<int64_t>(count);
+        if (Abi()->torch_parallel_for(0, end, 1, range, &tasks) != 0) {
+            range(0, end, &tasks);  // PyTorch refused, and may have run none of them
+        }
     }
 
     const KernelLibrary& library_;

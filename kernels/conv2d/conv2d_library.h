@@ -58,7 +58,7 @@ inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c, in
     c.strideWidth = gapWidth + 1;
     c.padTop = rows - c.padTop;
     c.padLeft = cols - c.padLeft;
-    // As much as the last row of dy needs; below 0 where that does not see the end of x.
+    // The last row of dy needs as much; it is below 0 where that row does not see the end of x.
     c.padBottom = (c.outHeight - 1) * c.strideHeight + rows + 1 - c.height - c.padTop;
     c.padRight = (c.outWidth - 1) * c.strideWidth + cols + 1 - c.width - c.padLeft;
     c.result = AscendC::host::ConvolutionResult::DX;
@@ -93,7 +93,7 @@ inline std::optional<AscendC::host::Convolution> InLibrary(const Conv2dGradParam
     return c;
 }
 
-// Who answers; empty: the kernel.
+// Says who answers; empty: the kernel.
 template <typename PARAMS>
 std::string AnsweringLibrary(const PARAMS& params)
 {

@@ -14,7 +14,7 @@ namespace ms_ascend_ops {
 
 constexpr float LEAST_OF_GROUP = 1e-30f;  // a group of smaller numbers has the scale of this one; its inverse is finite
 
-// Groups that lie one behind the other, each of some pieces, as a sum takes 64 products at most.
+// Groups lie one behind the other, each of some pieces, as a sum takes 64 products at most.
 struct Groups {
     uint32_t count;
     uint32_t pieces;
@@ -23,7 +23,7 @@ struct Groups {
     __aicore__ inline uint32_t Cols() const { return pieces * pieceCols; }
 };
 
-// A sum of each group of a row of products, of pieces in their order. `other`: scratch, a float a group.
+// Sums each group of a row of products, its pieces in their order. `other`: scratch, a float a group.
 __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& sums, const AscendC::LocalTensor<float>& other,
                                  const AscendC::LocalTensor<float>& products, const Groups& groups)
 {
@@ -74,7 +74,7 @@ __aicore__ inline void DivideByScale(const AscendC::LocalTensor<float>& x, const
     MultiplyRows(x, x, scratch.spread, {groups.count, cols, cols});
 }
 
-// Many rows of x, which the cube then multiplies, as the floats that they are rounded to, in global memory.
+// Writes many rows of x, which the cube then multiplies, as the floats that they are rounded to, to global memory.
 template <typename T>
 class GroupRounding {
 public:

@@ -135,7 +135,7 @@ private:
         }
     }
 
-    // A row of x as integers and their scales.
+    // These hold a row of x as integers and their scales.
     __aicore__ inline void RoundX(uint32_t i)
     {
         const AscendC::LocalTensor<float> x = x_[i * tiling_.k];

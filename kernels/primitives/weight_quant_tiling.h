@@ -84,7 +84,7 @@ constexpr uint64_t PieceOf(uint64_t group)
     return group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : group % 32 == 0 ? 32 : GROUP_STEP;
 }
 
-// Sizes of groups that x is rounded by.
+// x is rounded by groups of these sizes.
 constexpr bool IsRoundable(uint64_t group)
 {
     return group % PieceOf(group) == 0 && group / PieceOf(group) <= MOST_PIECES;

@@ -9,7 +9,7 @@
 
 namespace ms_ascend_ops {
 
-// Who answers.
+// Says who answers.
 inline std::string AnsweringLibrary(const SparseMatmulParams& /*params*/)
 {
     return AscendC::host::SparseImplementation();

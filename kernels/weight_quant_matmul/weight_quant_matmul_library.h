@@ -22,7 +22,7 @@ inline bool IsRounded(const WeightQuantMatmulParams& params)
            params.activation == WeightQuantMatmulActivation::NONE;
 }
 
-// Who answers; empty: the kernel.
+// Says who answers; empty: the kernel.
 inline std::string AnsweringLibrary(const WeightQuantMatmulParams& params)
 {
     return IsRounded(params) ? AscendC::host::PackedImplementation(AsPackedOperator(params)) : "";

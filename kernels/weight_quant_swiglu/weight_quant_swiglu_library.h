@@ -21,7 +21,7 @@ inline bool IsRounded(const WeightQuantSwigluParams& params)
            weight_quant::IsRoundable(static_cast<uint64_t>(params.x.LastDim() / params.scale.dims[1]));
 }
 
-// Who answers; empty: the kernel.
+// Says who answers; empty: the kernel.
 inline std::string AnsweringLibrary(const WeightQuantSwigluParams& params)
 {
     return IsRounded(params) ? AscendC::host::PackedImplementation(AsPackedOperator(params)) : "";

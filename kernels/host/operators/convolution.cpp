@@ -39,7 +39,7 @@ struct Choice {
 
 constexpr int64_t FEW_CHANNELS = 4;  // a block of channels would be empty for the most part
 
-// Multiplications and additions.
+// Counts multiplications and additions.
 double OperationsOf(const Convolution& c)
 {
     return 2.0 * static_cast<double>(c.samples * c.outChannels * c.outHeight * c.outWidth) *
@@ -159,7 +159,7 @@ OwnedDesc AsPartOf(const Shape& whole, const Shape& part, int type)
     int64_t stride = 1;
     for (int i = whole.ndims - 1; i >= 0; --i) {
         strides[whole.order[i]] = stride;
-        // Where the outermost dim has one element its stride counts for nothing, and dense is what a primitive wants.
+        // The stride of an outermost dim of one element counts for nothing, and primitives want a dense one.
         stride *= (i == 1 && part.dims[whole.order[0]] == 1 ? part : whole).dims[whole.order[i]];
     }
     MemoryDesc desc = nullptr;
@@ -252,7 +252,7 @@ ElementType ElementOf(DataType type)
     return type == DataType::FLOAT16 ? ElementType::HALF : ElementType::BFLOAT16;
 }
 
-// A tensor of the caller's whose elements are what a primitive computes with: floats are made of others first.
+// Holds a tensor of the caller's. Where a primitive computes with floats, they are made of other elements first.
 class Elements {
 public:
     void Create(int64_t size, DataType type, int primitiveType, bool isResult, size_t& bytes)
@@ -315,7 +315,7 @@ private:
     char* plain_ = nullptr;
 };
 
-// The same elements in the order in which a primitive wants them.
+// Brings the same elements into the order in which a primitive wants them.
 class Ordered {
 public:
     Ordered() = default;
@@ -448,7 +448,7 @@ Attributes WithActivation(ConvolutionActivation activation)
     return attributes;
 }
 
-// `weight`: null for the order that the library chooses.
+// `weight` is null where the library chooses the order.
 OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type, MemoryDesc weight = nullptr)
 {
     const auto& f = OneDnn::Functions();
@@ -488,7 +488,7 @@ std::string NameOf(const OwnedPrimitiveDesc& desc)
     return implementation;
 }
 
-// The first choice for `whole` that is ahead of the kernel, for a part of it; or null.
+// Finds the first choice for `whole` that is ahead of the kernel, for a part of it; or null.
 struct Chosen {
     OwnedPrimitiveDesc desc;
     Choice choice;
@@ -511,7 +511,7 @@ Chosen FirstAhead(const Convolution& whole, const Convolution& part)
     return {};
 }
 
-// Of y, or of the gradient of x. Where one of its parts cannot be made, the kernel answers.
+// Makes y, or the gradient of x. Where one of its parts cannot be made, the kernel answers.
 class ImagePlan final : public Plan {
 public:
     bool Create(const Convolution& c)
@@ -575,7 +575,7 @@ private:
     Operand x_, weight_, y_, bias_;
 };
 
-// The gradient of a bias: sums of dy over samples and positions. The library would add up all of them one after the
+// The gradient of a bias sums dy over samples and positions. The library would add up all of them one after the
 // other. Here a float has so many at most, and doubles take those.
 class BiasSum {
 public:
@@ -620,7 +620,7 @@ private:
     static constexpr int64_t LANES = 16;
     static constexpr int64_t PIECE = ROWS * LANES;
 
-    // Floats of so many elements, in `buffer` if they are none.
+    // Returns so many elements as floats, in `buffer` if they are others.
     const float* Floats(const char* from, int64_t count, float* buffer) const
     {
         if (type_ == DataType::FLOAT32) {
@@ -700,7 +700,7 @@ private:
     size_t blockBytes_ = 0;
 };
 
-// Of the gradients of weight and bias. The library adds up all positions one after the other in float32, so it is
+// Makes the gradients of weight and bias. The library adds up all positions one after the other in float32, so it is
 // asked for the sums of some of them at a time, which are added up in pairs.
 class WeightPlan final : public Plan {
 public:
@@ -766,14 +766,14 @@ public:
     }
 
 private:
-    // Some samples, or some rows of one sample, as a convolution of its own. The offsets are elements.
+    // Some samples, or some rows of one sample, are a convolution of their own. The offsets count elements.
     struct Part {
         Convolution convolution;
         int64_t x;
         int64_t y;
     };
 
-    // Parts of the same sizes.
+    // Parts of the same sizes share a primitive.
     struct Kind {
         Convolution convolution;
         Primitive primitive;
@@ -819,7 +819,7 @@ private:
         }
     };
 
-    // Empty: a part would see nothing but padding.
+    // Returns none where a part would see nothing but padding.
     static std::vector<Part> PartsOf(const Convolution& c)
     {
         const int64_t rows = std::max<int64_t>(1, MostPositions(c.type) / c.outWidth);
@@ -871,7 +871,7 @@ private:
         return nullptr;
     }
 
-    // Into the first one of them, and from there to the caller.
+    // Adds them up into the first one, and brings that to the caller.
     bool AddUp(char* weight, State& state)
     {
         constexpr int64_t PIECE = 4096;
@@ -945,7 +945,7 @@ struct Plans : State {
     std::unordered_map<Convolution, std::unique_ptr<Plan>, Hash, Equal> plans;  // null: the kernel answers
 };
 
-// The library takes no padding in front below 0, and behind no more away than what no place of the kernel sees.
+// The library takes no padding below 0 in front. Behind x padding may take away what the kernel sees nowhere.
 bool HasPadding(const Convolution& c)
 {
     return c.padTop >= 0 && c.padLeft >= 0 && c.padBottom > -c.strideHeight && c.padRight > -c.strideWidth;

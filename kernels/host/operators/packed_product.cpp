@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/core.h"
+#include "operators/task_pool.h"
 #include "runtime/default_arithmetic.h"
-#include "runtime/launch.h"
+#include "runtime/executor.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
@@ -20,7 +20,7 @@ constexpr uint64_t PRODUCTS_OF_TASK = 1 << 17;  // some microseconds
 constexpr uint32_t ROWS_OF_CALLER = 8;          // that the calling thread rounds
 constexpr uint32_t TASKS_OF_THREAD = 4;         // of many rows, so that threads end together
 
-// Memory of the calling thread, kept from call to call.
+// The calling thread keeps this memory from call to call.
 struct Memory {
     std::vector<int8_t> integers;
     std::vector<float> scale;
@@ -65,19 +65,12 @@ void InParallel(uint32_t count, uint32_t step, uint64_t tasks, TASK&& task)
 {
     const uint64_t steps = (count + step - 1) / step;
     const uint64_t parts = std::min(tasks, steps);
-    const auto run = [&](uint64_t part) {
+    RunTasks(static_cast<int>(parts), [&](int index) {
+        const auto part = static_cast<uint64_t>(index);
         const auto begin = static_cast<uint32_t>(steps * part / parts * step);
         const auto end = static_cast<uint32_t>(std::min<uint64_t>(count, steps * (part + 1) / parts * step));
         task(begin, end);
-    };
-    if (parts <= 1) {
-        run(0);
-        return;
-    }
-    ms_ascend_ops::LaunchConfig config;
-    config.blockDim = static_cast<uint32_t>(parts);
-    config.coresMeet = false;
-    Launch(config, {}, {}, [&](GM_ADDR) { run(Core::Current().BlockIdx()); });
+    });
 }
 
 }  // namespace

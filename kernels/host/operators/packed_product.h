@@ -13,7 +13,7 @@
 namespace AscendC {
 namespace host {
 
-// The inputs of weight_quant_matmul, or of a gated pair.
+// These are the inputs of weight_quant_matmul, or of a gated pair.
 struct PackedOperator {
     ms_ascend_ops::TensorDesc x;
     ms_ascend_ops::TensorDesc weight;
@@ -25,7 +25,7 @@ struct PackedOperator {
 
 // Runs it on x, weight, scale, offset, bias and y. False: the vector unit has no such product.
 bool MultiplyRounded(const PackedOperator& op, void* const* tensors);
-// What answers, or empty.
+// Says what answers; empty: the kernel.
 std::string PackedImplementation(const PackedOperator& op);
 
 }  // namespace host

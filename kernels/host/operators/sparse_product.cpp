@@ -15,7 +15,7 @@ namespace {
 
 using ms_ascend_ops::DataType;
 
-// Work that is worth a task: vectors that are multiplied, and elements that are packed.
+// So many vectors that are multiplied, and elements that are packed, are worth a task.
 constexpr int64_t LEAST_VECTORS = 131072;
 constexpr int64_t LEAST_MOVED = 16384;
 // A stretch of the dense matrix is packed so if it fits: the L2 cache of many CPUs. Rows lie far apart, where each
@@ -32,7 +32,7 @@ ElementType ElementOf(DataType type)
                                        : ElementType::BFLOAT16;
 }
 
-// Memory of a thread, which it keeps.
+// A thread keeps this memory.
 float* Aligned(std::vector<float>& memory, int64_t count)
 {
     memory.resize(std::max(memory.size(), static_cast<size_t>(count) + LINE_FLOATS));
@@ -47,7 +47,7 @@ int TasksFor(int64_t work, int64_t least)
     return static_cast<int>(std::clamp<int64_t>(work / least, 1, threads == 1 ? 1 : TASKS_PER_THREAD * threads));
 }
 
-// Of sums or products of so many values with rows of so many columns.
+// Counts tasks of sums or products of so many values with rows of so many columns.
 int TasksForValues(int64_t entries, int64_t cols)
 {
     const int64_t lanes = g_vectorUnit->lanes;
@@ -68,7 +68,7 @@ void Pack(const char* src, ElementType type, int64_t srcStride, int64_t rows, in
     });
 }
 
-// As floats, by all threads.
+// Makes floats of values, by all threads.
 void ConvertValues(const char* src, ElementType type, int64_t count, float* dst)
 {
     const int tasks = TasksFor(count, LEAST_MOVED);

@@ -48,7 +48,7 @@ constexpr bool MULTIPLIES_PACKED_BYTES = true;
 constexpr bool MULTIPLIES_PACKED_BYTES = ADDS_FOUR;
 #endif
 
-// What is added to numbers of the weight.
+// This is added to numbers of the weight.
 template <uint32_t PER_BYTE>
 constexpr int32_t RAISED = PER_BYTE == 2 ? 8
                            : ADDS_FOUR   ? 128
@@ -67,7 +67,7 @@ HOST_INLINE VI AndOf(VI v, int32_t mask)
 
 // ---- x
 
-// Sixteen integers of 32 bits as bytes.
+// Makes bytes of sixteen integers of 32 bits.
 HOST_INLINE __m128i AsBytes(const VI* v)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -181,7 +181,7 @@ HOST_INLINE void TransposeLanes(V (&v)[W])
     TransposeLanes(v, std::make_index_sequence<W>());
 }
 
-// W rows of the weight: bytes, four numbers of each row side by side, and factors, one of each row side by side.
+// Holds W rows of the weight: bytes, with four numbers of each row side by side, and factors, with one of each.
 struct PackedTile {
     uint8_t* bytes;
     float* scale;
@@ -317,7 +317,7 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
     }
 }
 
-// Results of R rows of x, from `row` on, with a tile.
+// Makes the results of R rows of x, from `row` on, with a tile.
 template <uint32_t PER_BYTE, bool OFFSET, uint32_t R>
 HOST_INLINE void MultiplyTile(const RoundedRows& x, const PackedTile& tile, uint32_t row, VF (&results)[R])
 {
@@ -386,13 +386,13 @@ HOST_INLINE void AddBias(const PackedProduct& product, uint32_t part, uint32_t c
     }
 }
 
-// silu(gate) * up
+// Makes silu(gate) * up.
 HOST_INLINE VF Gated(VF gate, VF up)
 {
     return gate / (Set(1.0f) + ExpOf(-gate)) * up;
 }
 
-// R rows of x, from `row` on, and the columns of the result from `col` on, with one tile, or two of a gated pair.
+// Multiplies R rows of x, from `row` on, with one tile, or two of a gated pair: columns of the result from `col` on.
 template <uint32_t PER_BYTE, bool OFFSET, uint32_t R>
 void MultiplyRowsOfX(const PackedProduct& product, const PackedTile (&tiles)[2], uint32_t row, uint32_t col,
                      uint32_t cols)
@@ -427,7 +427,7 @@ void MultiplySomeRows(const PackedProduct& product, const PackedTile (&tiles)[2]
     MultiplyRowsOfX<PER_BYTE, OFFSET, R>(product, tiles, row, col, cols);
 }
 
-// Columns [begin, end) of the result.
+// Makes columns [begin, end) of the result.
 template <uint32_t PER_BYTE, typename S>
 void MultiplyPackedOf(const PackedProduct& product, uint32_t begin, uint32_t end)
 {
@@ -457,7 +457,7 @@ void MultiplyPackedOf(const PackedProduct& product, uint32_t begin, uint32_t end
 
 // ---- one row of x
 
-// Sums of W rows of terms, each as it says above.
+// Sums W rows of terms, each as it says above.
 HOST_INLINE VF SumsOfTerms(const float* terms, uint32_t groups, uint32_t rows)
 {
     alignas(sizeof(VF)) float results[W] = {};

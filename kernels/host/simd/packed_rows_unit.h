@@ -121,7 +121,7 @@ struct PeriodicFactors {
     float xSum[MOST];
     int8_t integers[MOST * GROUP];
 
-    // Of a row of x with so many groups. `sumsOfX`: null without offsets.
+    // Multiplies a row of x with so many groups. `sumsOfX` is null without offsets.
     bool Take(uint32_t count, const int8_t* x, const float* scaleOfX, const float* sumsOfX)
     {
         const bool same = count == groups && memcmp(integers, x, groups * GROUP) == 0;

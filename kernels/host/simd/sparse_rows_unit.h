@@ -32,7 +32,7 @@ HOST_INLINE VF AddProduct(float value, VF factor, VF sum)
     return Arithmetic<Opcode::AXPY>::Apply(factor, Set(value), sum);
 }
 
-// The sums, of N vectors or one float, of U rows from `row` on. `read(index, j)` gives that of a row of the dense
+// Makes the sums, of N vectors or one float, of U rows from `row` on. `read(index, j)` gives that of a row of the dense
 // matrix.
 template <typename SUM, uint32_t N, uint32_t U, class READ, class STORE>
 HOST_INLINE void SumRowsTogether(const SparseRowsWork& work, uint64_t row, const READ& read, const STORE& store)
@@ -89,7 +89,7 @@ HOST_INLINE void SumAllRows(const SparseRowsWork& work, const READ& read, const 
     }
 }
 
-// Dense rows of D, and a result of T.
+// Dense rows are of D, and the result is of T.
 template <typename T, typename D, uint32_t N>
 void SumStretch(const SparseRowsWork& work)
 {
@@ -171,7 +171,7 @@ bool SumSparseRows(const SparseRowsWork& work)
     return true;
 }
 
-// Products of a row of dy with the rows of the dense matrix that `count` indices name, W at most.
+// Multiplies a row of dy with the rows of the dense matrix that `count` indices name, W at most.
 template <typename T, class COUNT>
 HOST_INLINE void MultiplyRow(const SparseGradWork& work, const T* dy, int32_t entry, COUNT count)
 {
