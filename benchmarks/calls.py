@@ -1,4 +1,4 @@
-"""What a call costs beside MindSpore's own `ops.add`: on tensors so small that nothing else does."""
+"""Measures what a call costs beside MindSpore's own `ops.add`, on tensors so small that nothing else counts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Expert(nn.Cell):  # type: ignore[misc]
 
 
 class Loop(nn.Cell):  # type: ignore[misc]
-    """In PyNative mode: how many rows an expert has is known while the loop runs."""
+    """Runs in PyNative mode: how many rows an expert has is known while the loop runs."""
 
     def __init__(self, hidden: int, inner: int, experts: int, k: int) -> None:
         super().__init__()

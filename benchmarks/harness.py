@@ -29,7 +29,7 @@ _IDLE_SECONDS = 0.004
 
 @dataclass(frozen=True)
 class Sampling:
-    """How long to measure. Each round measures every provider: an idle time, untimed calls, then timed ones.
+    """Says how long to measure. Each round measures every provider: an idle time, untimed calls, then timed ones.
 
     What a provider has left of the caches to the next one takes that some calls to get back, so all make as many: a
     slower one would be measured with colder caches than a copy otherwise.

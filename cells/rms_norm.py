@@ -15,7 +15,7 @@ __all__ = ["RMSNorm"]
 
 
 class RMSNormCell(nn.Cell):  # type: ignore[misc]
-    """What the layers with a root mean square normalization share: arguments, weight and repr.
+    """Holds what layers with a root mean square normalization share: arguments, weight and repr.
 
     A subclass names its operator in `op`.
     """

@@ -43,7 +43,7 @@ class _AnyWhole(type):
 
 
 class _Whole(metaclass=_AnyWhole):
-    """What a cell is an instance of that MindSpore's rewriting must leave alone."""
+    """Marks a cell that MindSpore's rewriting must leave alone."""
 
 
 def _to_float32(self, *args, **kwargs):  # type: ignore[no-untyped-def]

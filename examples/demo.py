@@ -168,7 +168,7 @@ class GraphStep:
 
 
 class KernelStep:
-    """What `python -m ms_ascend_ops llm` runs: the kernels of this library, without a graph around them."""
+    """Runs the kernels of this library without a graph around them, as `python -m ms_ascend_ops llm` does."""
 
     def __init__(self, model: LanguageModel, prompt: list[int], room: int):
         self.length = len(prompt)

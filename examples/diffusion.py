@@ -40,7 +40,7 @@ class Denoiser(nn.Cell):  # type: ignore[misc]
 
 
 def network(*, fused: bool) -> nn.Cell:
-    """With the same initial weights each time; `fused`: with layers of this library."""
+    """Makes the network, with the same initial weights each time; `fused`: with layers of this library."""
     from mindone.diffusers import UNet2DConditionModel  # noqa: PLC0415  (after mint has what a CPU lacks)
 
     ms.set_seed(0)
@@ -121,7 +121,7 @@ class Training:
         ms.save_checkpoint([*values, *({"name": k, "data": Tensor(v)} for k, v in scale.items())], str(path))
 
     def load(self, path: Path) -> None:
-        """What `save` wrote."""
+        """Reads what `save` wrote."""
         values = ms.load_checkpoint(str(path))
         for i, parameter in enumerate(self._state()):
             parameter.set_data(values[str(i)])
@@ -144,7 +144,7 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
 
 
 def resumes(level: str, steps: int) -> bool:
-    """Whether a run that stops half way and goes on from its checkpoint ends with the bits of one that does not."""
+    """Says whether a run that goes on from a checkpoint half way ends with the bits of one that never stopped."""
     whole, first, second = (Training(network(fused=True), level) for _ in range(3))
     expected = [whole.step(i) for i in range(steps)]
     losses = [first.step(i) for i in range(steps // 2)]

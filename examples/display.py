@@ -1,4 +1,4 @@
-"""What the examples share: where the log goes, and how a report is shown."""
+"""Holds what the examples share: where the log goes, and how a report is shown."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def errors_logged(path: Path) -> Iterator[None]:
 
 
 def places(title: str, report: Report) -> Table:
-    """What a report says, without the details that would need wide lines."""
+    """Returns what a report says, without the details that would need wide lines."""
     made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("place", "replaced"):
         made.add_column(name, overflow="fold")

@@ -220,7 +220,7 @@ def export_joined(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> Rep
 
 
 def in_a_fresh_process(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `generate.py`, which does not import llama.py, prints about the two MindIRs."""
+    """Returns what `generate.py`, which does not import llama.py, prints about the two MindIRs."""
     command = [sys.executable, str(Path(__file__).with_name("generate.py")), str(arguments.output / "fused.mindir")]
     command += ["--against", str(arguments.output / "stock.mindir"), "--rounds", str(arguments.rounds)]
     command += ["--prompt", arguments.prompt, "--tokens", str(arguments.tokens), "--json"]

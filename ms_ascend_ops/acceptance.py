@@ -48,7 +48,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "int8"
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far values are from the golden ones. Of what is finite in both; `specials` says whether the rest agrees."""
+    """Says how far values are from the golden ones where both are finite; `specials` says whether the rest agrees."""
 
     dtype: str
     elements: int

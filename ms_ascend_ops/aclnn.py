@@ -76,7 +76,7 @@ _ATTRIBUTES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor lies in its memory: `strides` count elements, from the first one."""
+    """Describes how a tensor lies in its memory: `strides` count elements, from the first one."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def reach(self) -> int:
-        """As much of the memory as the tensor reaches, in elements."""
+        """Returns how much of the memory the tensor reaches, in elements."""
         sizes = zip(self.shape, self.strides, strict=True)
         return 1 + sum((size - 1) * stride for size, stride in sizes) if all(self.shape) else 0
 
@@ -193,7 +193,7 @@ class Launch:
 
 
 def address(function: Any) -> int:
-    """Where a function of a library lies."""
+    """Returns the address of a function of a library."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

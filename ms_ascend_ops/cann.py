@@ -1,4 +1,4 @@
-"""What of CANN there is on this machine: the toolkit and the driver. Reads files only."""
+"""Finds the parts of CANN on this machine: the toolkit and the driver. Reads files only."""
 
 from __future__ import annotations
 

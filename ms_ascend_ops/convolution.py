@@ -1,4 +1,4 @@
-"""What functions of convolutions share, for MindSpore and for PyTorch: their arguments, and how the gradient of x is
+"""Holds what functions of convolutions share, for MindSpore and PyTorch: their arguments, and how the gradient of x is
 made of convolutions of dy.
 """
 

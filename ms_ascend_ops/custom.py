@@ -190,7 +190,7 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
 
 
 class _StandIn(ops.Primitive):  # type: ignore[misc]
-    """In a graph: the tensor, for a place whose gradient does not count. Called by Python it does nothing."""
+    """Passes the tensor on in a graph, for a place whose gradient does not count. Called by Python it does nothing."""
 
     def __init__(self) -> None:
         super().__init__("StopGradient")
@@ -401,7 +401,7 @@ def _refuse_views(operator: str, written: list[tuple[str, Tensor]]) -> None:
 
 
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
-    """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
+    """Says whether Python runs the code that asks, on a CPU, and so may look at values; in a graph always False."""
 
     def __init__(self) -> None:
         super().__init__("by_python")

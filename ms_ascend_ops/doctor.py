@@ -1,4 +1,4 @@
-"""Whether the parts of an installation fit together: one function for each part. Imports none of them itself."""
+"""Checks whether the parts of an installation fit together: one function for each part. Imports none of them itself."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ print(json.dumps({"target": ms.get_context("device_target"), "error": error, "pr
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one part, and what to do about it if that does not fit."""
+    """Says what was found of one part, and what to do about it if that does not fit."""
 
     part: str
     status: Literal["ok", "warning", "error", "absent"]  # absent: not here, and not needed here

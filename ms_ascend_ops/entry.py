@@ -1,4 +1,4 @@
-"""Where a process of the command line begins and ends. Imports nothing that takes time."""
+"""Begins and ends a process of the command line. Imports nothing that takes time."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8, "in
 
 @dataclass(frozen=True)
 class Target:
-    """Where a kernel runs. `ub_bytes` is what a kernel may use of the Unified Buffer of one core."""
+    """Describes where a kernel runs. `ub_bytes` is what a kernel may use of the Unified Buffer of one core."""
 
     name: str
     cores: int

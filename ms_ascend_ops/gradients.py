@@ -1,4 +1,4 @@
-"""What the bprops of operators share.
+"""Holds what the bprops of operators share.
 
 Gradients of inputs that are seldom asked for are composed of stock operators. In a graph they cost nothing where they
 are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all that it returns, so it asks first.
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
-    """Whether the gradient of a tensor may be wanted: in a graph always, a constant of it."""
+    """Says whether the gradient of a tensor may be wanted: in a graph always, a constant of it."""
 
     def __init__(self) -> None:
         super().__init__("needs_gradient")
@@ -53,7 +53,7 @@ needs_gradient = _NeedsGradient()
 
 
 class _Size(ops.PrimitiveWithInfer):  # type: ignore[misc]
-    """How many elements a tensor has: a constant of a graph, -1 where the graph is for any number of them."""
+    """Returns how many elements a tensor has: a constant of a graph, -1 where the graph is for any number of them."""
 
     def __init__(self) -> None:
         super().__init__("size_of")

@@ -33,7 +33,7 @@ _SAME = {"Depend", "Load", "TupleGetItem", "tuple_getitem"}
 
 @dataclass
 class _Writes:
-    """What the kernels of a graph change: operators, names and forms of the inputs that are no whole Parameters."""
+    """Lists what a graph's kernels change: operators, names and forms of the inputs that are no whole Parameters."""
 
     forms: dict[tuple[tuple[int, ...], str], str] = field(default_factory=dict)
     operators: dict[str, Signature] = field(default_factory=dict)

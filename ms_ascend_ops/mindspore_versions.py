@@ -1,4 +1,4 @@
-"""What differs between the versions of MindSpore that this library runs with, and the private names of MindSpore.
+"""Holds what differs between the versions of MindSpore that this library runs with, and MindSpore's private names.
 
 No other file imports a private name of MindSpore or compares its version. `PRIVATE` says of each private name what
 happens where a MindSpore has it no more; `FAULTS` says which versions are at fault in what, and what is done about it.
@@ -60,7 +60,7 @@ class Private:
 
 @dataclass(frozen=True)
 class Fault:
-    """What MindSpore does wrong in the versions from `first` to `last`, and what this library does about it."""
+    """Says what MindSpore does wrong in the versions from `first` to `last`, and what this library does about it."""
 
     name: str
     first: tuple[int, ...]
@@ -210,7 +210,7 @@ _find_jit_context = private("jit_context")
 
 
 class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
-    """What MindSpore calls for each primitive that Python has called, in the place of its own tracing of graphs."""
+    """Is called by MindSpore for each primitive that Python has called, in the place of its own tracing of graphs."""
 
     def is_nested(self) -> bool:
         return False

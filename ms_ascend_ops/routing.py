@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Makers:
-    """What the core can make of an operator with its attributes: functions of all its inputs.
+    """Holds what the core can make of an operator with its attributes: functions of all its inputs.
 
     Args:
         kernel: the kernel of a library; None is this one.

@@ -1,4 +1,4 @@
-"""Where MindSpore leaves what nobody asked for."""
+"""Gives MindSpore a folder for the files that it writes unasked."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _LEAST_PIECE = 32  # positions: shorter ones would make more sums than they shar
 
 
 class SlicedPattern(NamedTuple):
-    """How the values of a matrix by rows lie in slices; the fields are those of `ops.sliced_sparse_matmul`.
+    """Says how the values of a matrix by rows lie in slices; the fields are those of `ops.sliced_sparse_matmul`.
 
     `places`: int32 (p, 64), which value lies where; the number of values where none does. `indices`: its column, or the
     number of columns.

@@ -62,7 +62,7 @@ THRESHOLDS = {
 
 
 class Method(NamedTuple):
-    """How to multiply.
+    """Says how to multiply.
 
     Args:
         name: one of `METHODS`.
@@ -281,7 +281,7 @@ class CSR(_CSR):
 
 
 class BlockPattern(NamedTuple):
-    """Which blocks of a matrix by rows have a value, and where in them its values are."""
+    """Says which blocks of a matrix by rows have a value, and where in them its values are."""
 
     indptr: Tensor
     indices: Tensor

@@ -1,4 +1,4 @@
-"""What a mistyped name was meant to be. Imports nothing of the package."""
+"""Guesses what a mistyped name was meant to be. Imports nothing of the package."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Operator:
-    """What `ops/<name>.py` says, with the defaults of what it does not."""
+    """Holds what `ops/<name>.py` says, with the defaults of what it does not."""
 
     name: str
     inputs: Callable[..., list[NDArray[Any]]]

@@ -82,7 +82,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured of each network, and how long."""
+    """Says what is measured of each network, and how long."""
 
     machine: Machine
     sampling: Sampling

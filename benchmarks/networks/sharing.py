@@ -1,4 +1,4 @@
-"""What measurements share: the machine with other processes, and the time of a network with each other."""
+"""Lets measurements share the machine with other processes, and the time of a network with each other."""
 
 from __future__ import annotations
 

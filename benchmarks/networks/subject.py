@@ -1,4 +1,4 @@
-"""What is measured of a network, and the table of the networks that there are."""
+"""Holds what is measured of a network, and the table of the networks that there are."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["fused", "pynative", "stock"]
 
 
 class _InPlace(nn.Cell):  # type: ignore[misc]
-    """What is written are Parameters, next to each other, and stays where it is: a graph copies what it returns."""
+    """Writes Parameters, which lie next to each other and stay where they are: a graph copies what it returns."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
@@ -41,7 +41,7 @@ class _InPlace(nn.Cell):  # type: ignore[misc]
 
 
 class ForwardAndGradient(nn.Cell):  # type: ignore[misc]
-    """What the function returns, and the gradients of its inputs. Takes gradients of what it returns, then inputs."""
+    """Returns the function's results and the gradients of its inputs. Takes gradients of the results, then inputs."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()

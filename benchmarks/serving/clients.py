@@ -33,7 +33,7 @@ class Question:
 
 @dataclass
 class Result:
-    """What came of a load."""
+    """Holds the results of a load."""
 
     seconds: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)

@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 
 class Stock:
-    """What one writes with Ray Serve and MindSpore alone: as much of the protocol as the load uses."""
+    """Serves as one would with Ray Serve and MindSpore alone: as much of the protocol as the load uses."""
 
     def __init__(self) -> None:
         import mindspore as ms

@@ -53,7 +53,7 @@ def _section(name: str, lines: list[str]) -> Iterator[str]:
 
 
 def _are_named(lines: list[str]) -> bool:
-    """Whether every entry of a section of results has a name, as `rstd: Tensor[float32]` has."""
+    """Says whether every entry of a section of results has a name, as `rstd: Tensor[float32]` has."""
     return all(_ENTRY.match(line) for line in lines if line.strip() and not line.startswith(" "))
 
 

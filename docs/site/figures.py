@@ -30,7 +30,7 @@ _MOST = 4  # cases of a figure
 
 @dataclass(frozen=True)
 class Case:
-    """What was measured, and the times by who took them; `unit` is theirs."""
+    """Holds what was measured, and the times of each implementation, in `unit`."""
 
     name: str
     ours: float

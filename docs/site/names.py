@@ -78,12 +78,12 @@ def public_names() -> tuple[Documented, ...]:
 
 
 def module_docstring(module: str) -> str:
-    """What a module says of itself."""
+    """Returns the docstring of a module."""
     return ast.get_docstring(_read(_path(module))[0]) or ""
 
 
 def faults() -> list[str]:
-    """What is missing, a line each."""
+    """Returns what is missing, a line each."""
     return [fault for one in public_names() for fault in _faults(one)]
 
 
@@ -133,7 +133,7 @@ def _of_module(module: str) -> Iterator[Documented]:
 
 
 def operators() -> list[str]:
-    """Those that have a definition."""
+    """Returns the operators that have a definition."""
     return sorted(path.stem for path in (ROOT / "ms_ascend_ops/ops").glob("*.yaml"))
 
 
@@ -189,7 +189,7 @@ def _reexported(module: str) -> Iterator[str]:
 
 
 def _resolve(public: str, module: str, name: str) -> Documented:
-    """What a name of a module is; imports are followed."""
+    """Returns the object that a name of a module stands for; imports are followed."""
     path = _path(module)
     tree, lines = _read(path)
     found = None
@@ -311,7 +311,7 @@ def _is_setter(item: Function) -> bool:
 
 
 def _of_init(module: str, node: ast.ClassDef, lines: list[str]) -> Iterator[Parameter]:
-    """What making an object takes: of `__init__`, here or in a base of ours, or the fields of a dataclass."""
+    """Returns the arguments of a class: of `__init__`, here or in a base of ours, or the fields of a dataclass."""
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             yield from _parameters(item, True)
@@ -346,7 +346,7 @@ def _base(module: str, name: str) -> tuple[str, ast.ClassDef] | None:
 
 
 def _comment(lines: list[str], number: int) -> str:
-    """What stands beside a line or above it, as a comment."""
+    """Returns the comment beside a line or above it."""
     if match := re.search(r"\S  # (?!noqa|type:)(.*)$", lines[number - 1]):
         return match[1]
     above: list[str] = []

@@ -112,7 +112,7 @@ def _reference(module: str, title: str, own: list[Documented]) -> str:
 
 
 def _module_docstring(module: str) -> str:
-    """What the module says of itself; its lines of code become blocks."""
+    """Returns the docstring of the module; its lines of code become blocks."""
     return code_blocks(names.module_docstring(module))
 
 

@@ -79,7 +79,7 @@ class Step(nn.Cell):
 
 
 def calls(net: Any) -> list[dict[str, Any]]:
-    """What `generate` calls a network with: for the prompt, and for the first new token, as arrays."""
+    """Returns what `generate` calls a network with: for the prompt, and for the first new token, as arrays."""
     seen: list[dict[str, Any]] = []
     stock: Any = type(net)
 

@@ -91,7 +91,7 @@ def batches() -> list[Any]:
 
 
 def losses(model: Any) -> list[float]:
-    """Of a network of transformers."""
+    """Returns the losses of a network of transformers."""
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)

@@ -160,7 +160,7 @@ class Text:
 
 
 def losses(name: str, folder: Path, kind: str) -> Losses:
-    """Of 20 steps."""
+    """Returns the losses of 20 steps."""
     from mindformers import Trainer, TrainingArguments
 
     columns = ["input_ids"] if name == "llama" else ["input_ids", "labels"]

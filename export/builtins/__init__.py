@@ -1,1 +1,1 @@
-"""What MindSpore has for an NPU only, on a CPU: functions, primitives, and the package `ms_custom_ops`."""
+"""Runs on a CPU what MindSpore has for an NPU only: functions, primitives, and the package `ms_custom_ops`."""

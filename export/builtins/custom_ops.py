@@ -1,4 +1,4 @@
-"""In the place of the package `ms_custom_ops`, which is for an Ascend NPU only: the functions that MindFormers calls.
+"""Stands in for the package `ms_custom_ops`, which is for an Ascend NPU only: the functions that MindFormers calls.
 
 Composed of our operators and of stock ones, for the sake of results, for inference. What an argument means is what the
 package's documentation says of it; one that cannot be served raises an error that names it. A tensor in the format

@@ -1,4 +1,4 @@
-"""What MindSpore has for an NPU only, on our operators: models written with it run on any machine.
+"""Replaces what MindSpore has for an NPU only by our operators: models written with it run on any machine.
 
 Functions: one row each; a row whose operator is not there is left out. Primitives: `primitives.py`.
 """

@@ -15,7 +15,7 @@ __all__ = ["STOCK", "StandIn"]
 
 
 class StandIn(nn.Cell):  # type: ignore[misc]
-    """What a primitive has besides its call: none of it matters on one CPU."""
+    """Holds what a primitive has besides its call: none of it matters on one CPU."""
 
     @property
     def name(self) -> str:

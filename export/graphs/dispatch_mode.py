@@ -62,7 +62,7 @@ class _Recording(RecordingContext):
 
 
 class _EarlyDispatchMode:
-    """In the place of `MsDispatchMode`."""
+    """Stands in for `MsDispatchMode`."""
 
     def __enter__(self) -> Any:
         self._alone = without_pipeline()

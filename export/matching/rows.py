@@ -26,7 +26,7 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Mask:
-    """How an input becomes the additive mask of four dims that attention takes: ones in front, and numbers of a bool.
+    """Makes the additive mask of four dims that attention takes of an input: ones in front, and numbers of a bool.
 
     The Python function does so itself, where True is a key that is seen.
     """

@@ -1,4 +1,4 @@
-"""What makes a MindIR simpler before patterns are looked for, and changes no bit of what it calculates.
+"""Makes a MindIR simpler before patterns are looked for, and changes no bit of what it calculates.
 
     mask[:128, :128]  ->  a constant
 

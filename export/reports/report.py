@@ -1,4 +1,4 @@
-"""What a substitution did, as an object that prints as a table."""
+"""Reports what a substitution did, as an object that prints as a table."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ constexpr uint64_t UB_BYTES = 192 * 1024 - 256;
 constexpr uint64_t RESERVED_UB_BYTES = 8 * 1024;
 constexpr uint32_t BATCH_MODE = 1;  // all cores start together, which a barrier between them needs
 
-// How the vector cores of a launch belong together: not at all, all meet at a barrier, or each two share a cube core,
-// whose groups a launch counts then; or both.
+// Says how the vector cores of a launch belong together: not at all, all meet at a barrier, or each two share a cube
+// core, whose groups a launch counts then; or both.
 enum class Cores { INDEPENDENT, SYNCHRONIZED, WITH_CUBES, SYNCHRONIZED_WITH_CUBES };
 
 inline std::string DataTypeName(ge::DataType dtype)

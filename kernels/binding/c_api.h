@@ -65,7 +65,7 @@ void MsAscendOpsSetThreadNumOfCaller(uint32_t threads);
 // of the library's threads. Null: none. Kernels whose cores wait for each other do not take it.
 typedef void (*MsAscendParallelFor)(void* context, void (*task)(void* data, size_t index), void* data, size_t count);
 void MsAscendOpsSetParallelForOfCaller(MsAscendParallelFor parallelFor, void* context);
-// How much of a core's Unified Buffer tilings may use. Setting 0: all.
+// Returns and sets how many bytes of a core's Unified Buffer tilings may use. Setting 0: all.
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
@@ -76,7 +76,7 @@ int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* conte
 void MsAscendOpsSetLoop(uint32_t number, void* function);
 uint32_t MsAscendOpsPendingLoops(void);
 void MsAscendOpsStopLoops(void);
-// How much must have been done before a loop is requested, in strips of an instruction.
+// Sets how much must have been done before a loop is requested, in strips of an instruction.
 void MsAscendOpsSetLoopThreshold(uint64_t strips);
 
 // Launches by operator and shape bucket (launch_counts.h), from when counting is switched on. `calls` has one entry for

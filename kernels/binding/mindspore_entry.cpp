@@ -16,7 +16,7 @@ namespace {
 using mindspore::AotExtra;
 using mindspore::TypeId;
 
-// What the attributes of a node say.
+// Holds what the attributes of a node say.
 struct Node {
     std::vector<AttributeValue> values;
     std::vector<bool> given;  // for every input, whether the node has it
@@ -32,7 +32,7 @@ private:
     Node node_;
 };
 
-// As AttributeSpec.node_name of ms_ascend_ops/definitions/signature.py.
+// Does what AttributeSpec.node_name of ms_ascend_ops/definitions/signature.py does.
 const std::string& NodeName(const std::string& name)
 {
     static const std::string dataFormat = "data_format_";
@@ -82,7 +82,7 @@ std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
     return values;
 }
 
-// As Signature.presence of ms_ascend_ops/definitions/signature.py.
+// Does what Signature.presence of ms_ascend_ops/definitions/signature.py does.
 std::vector<bool> ReadPresence(const Op& op, AotExtra* extra)
 {
     std::vector<bool> given;
@@ -96,7 +96,7 @@ std::vector<bool> ReadPresence(const Op& op, AotExtra* extra)
     return given;
 }
 
-// Where each input stands among those that MindSpore passes.
+// Returns where each input stands among those that MindSpore passes.
 std::vector<size_t> PlacesOf(const std::vector<bool>& given, Absent absent)
 {
     std::vector<size_t> places;
@@ -114,7 +114,7 @@ Node ReadNode(const Op& op, AotExtra* extra)
     return {ReadAttributes(op, extra), ReadPresence(op, extra)};
 }
 
-// What an inference of shapes depends on: the operator, the shapes and the attributes that its rules name.
+// Holds what an inference of shapes depends on: operator, shapes, and the attributes that its rules name.
 struct ShapeQuestion {
     static constexpr size_t MOST = 96;
 

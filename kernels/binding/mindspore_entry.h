@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// How a node passes an optional input that is absent: on a CPU not at all, on an NPU as another tensor.
+// Says how a node passes an optional input that is absent: on a CPU not at all, on an NPU as another tensor.
 enum class Absent { LEFT_OUT, REPLACED };
 
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra);

@@ -146,7 +146,7 @@ std::vector<py::object> Run(const std::shared_ptr<const Function>& function, con
     }
     {
         const py::gil_scoped_release release;
-        // What was called before may still be on its way to where this goes at once.
+        // Earlier calls may still be on their way to where this one goes at once.
         mindspore::runtime::Pipeline::Get().WaitFrontend();
         for (const auto& [type, shape] : results) {
             outputs.emplace_back(static_cast<mindspore::TypeId>(type), shape);

@@ -40,7 +40,7 @@ std::vector<TensorDef> ReadTensors(const py::object& tensors)
     return defs;
 }
 
-// Of a registry.Signature. Its attributes come with each call.
+// Reads a registry.Signature. Its attributes come with each call.
 Signature ReadSignature(const py::object& signature)
 {
     SignatureDef def;

@@ -64,7 +64,7 @@ std::vector<Token> ShapeRule::InOrder(int64_t axis) const
     return order;
 }
 
-// As Python prints a tuple.
+// Prints as Python prints a tuple.
 std::string ToString(const Shape& shape)
 {
     std::string text = "(";

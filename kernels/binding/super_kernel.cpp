@@ -220,7 +220,7 @@ void SuperKernel::ParseKernel(Step& step, const std::vector<std::string>& texts)
         if (step.inputs[i] == NONE && !def.inputs[i].optional) {
             throw std::invalid_argument(def.inputs[i].name + " is missing");
         }
-        // What is changed in place must be an input of the list, and nothing that another step could have.
+        // An input that is changed in place must be one of the list, and no other step may have it.
         if (step.op->Kernel().writes.count(def.inputs[i].name) > 0 && step.inputs[i] != NONE &&
             (step.inputs[i] >= inputCount_ || std::count(step.inputs.begin(), step.inputs.end(), step.inputs[i]) > 1)) {
             throw std::invalid_argument(def.inputs[i].name + ", which it writes, must be an input of the list");

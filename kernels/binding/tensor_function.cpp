@@ -21,7 +21,7 @@ namespace {
 // Combinations of shapes and dtypes that are remembered for one function.
 constexpr size_t MOST_PREPARED = 4096;
 
-// What of MindSpore or PyTorch is needed, so that this module can do without either.
+// Holds what is needed of MindSpore or PyTorch, so that this module can do without either.
 struct Framework {
     py::object tensorType;
     py::object fromNumpy;   // shares the memory. None: the framework allocates

@@ -28,11 +28,11 @@ namespace {
 // Combinations of shapes, dtypes and attributes that are remembered for one operator.
 constexpr size_t MOST_REMEMBERED = 4096;
 
-// Where a kernel touches no more than this, others wait less for the interpreter's lock than it takes to hand it over.
+// A kernel that touches no more than this keeps the interpreter's lock: others wait less than handing it over takes.
 constexpr int64_t SMALL_BYTES = 16 * 1024;
 constexpr int64_t MOST_ELEMENT_BYTES = 8;
 
-// What of PyTorch is needed, so that this module can do without.
+// Holds what is needed of PyTorch, so that this module can do without.
 struct Torch {
     py::tuple types;                                       // of tensors that are nothing but memory
     std::vector<std::pair<py::object, py::object>> idle;   // functions, and what they give where nobody looks on

@@ -35,7 +35,7 @@ py::object Owned(PyObject* object)
     return py::reinterpret_steal<py::object>(object);
 }
 
-// What is needed of PyTorch and torch_npu.
+// Holds what is needed of PyTorch and torch_npu.
 class Npu {
 public:
     // None where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
@@ -110,7 +110,7 @@ private:
 // Tensors of a call, none where one is absent.
 using Handles = std::vector<std::optional<TensorHandle>>;
 
-// What calls with the same attributes and forms of tensors have in common.
+// Holds what calls with the same attributes and forms of tensors have in common.
 class Form {
 public:
     Form(std::shared_ptr<Npu> npu, std::shared_ptr<QueuedLaunch> launch, int device,

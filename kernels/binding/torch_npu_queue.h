@@ -20,7 +20,7 @@ namespace ms_ascend_ops::binding {
 
 constexpr int WORKSPACE_GREW = -1;  // a status of ours, in the place of one of CANN's
 
-// Of torch_npu's C++, declared without its headers: what its guide to operators of one's own uses, found in the library
+// Declares, without torch_npu's headers, what its guide to custom operators uses of its C++, found in the library
 // that the process has loaded (torch_npu/csrc/core/npu/NPUStream.h, torch_npu/csrc/framework/OpCommand.h).
 struct Queue {
     // NPUStream: a device (its kind, then its number) and an id. As that has a destructor of its own, so has this: it

@@ -1,4 +1,4 @@
-"""How a definition's names and types are spelled in C++."""
+"""Spells a definition's names and types in C++."""
 
 from __future__ import annotations
 

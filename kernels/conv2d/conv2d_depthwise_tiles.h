@@ -87,7 +87,7 @@ public:
         floats_ = copies_.Take(local_, 0, rows_.count * line);
     }
 
-    // What a kernel offset sees at the positions of a row of the tile, Step() elements apart.
+    // Returns what a kernel offset sees at the positions of a row of the tile, Step() elements apart.
     __aicore__ inline AscendC::LocalTensor<float> SeenBy(uint32_t kernelRow, uint32_t kernelCol, uint32_t row) const
     {
         const uint32_t line = row * tiling_.strideHeight + kernelRow * tiling_.dilationHeight;

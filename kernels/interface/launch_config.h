@@ -51,8 +51,8 @@ struct TensorDesc {
     int64_t LastDim() const { return dims[rank - 1]; }
 };
 
-// How many positions a window has that moves by `stride` over `padded` elements. `length`: from its first element to
-// its last, (size - 1) * dilation + 1.
+// Returns how many positions a window has that moves by `stride` over `padded` elements. `length`: from its first
+// element to its last, (size - 1) * dilation + 1.
 constexpr int64_t WindowCount(int64_t padded, int64_t length, int64_t stride)
 {
     return (padded - length) / stride + 1;

@@ -29,7 +29,7 @@ constexpr uint32_t FIXED_BYTES = 4096;
     throw std::invalid_argument(reason);
 }
 
-// How many heads of query share one of key.
+// Returns how many heads of query share one of key.
 inline uint64_t SharedHeads(uint64_t heads, uint64_t keyHeads)
 {
     if (keyHeads == 0 || heads % keyHeads != 0) {

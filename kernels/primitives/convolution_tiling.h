@@ -168,7 +168,7 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     }
 }
 
-// How products read a weight; `transposed`: whose memory has, group by group, the channels of x before those of y.
+// Plans how products read a weight. `transposed`: its memory has, group by group, the channels of x before those of y.
 inline void PlanWeight(bool transposed, uint32_t bytes, ConvolutionTilingData& tiling)
 {
     const uint32_t kernelSize = tiling.kernelHeight * tiling.kernelWidth;

@@ -52,7 +52,7 @@ public:
         return static_cast<uint64_t>(column);
     }
 
-    // How many rows end within the first `steps` of the merge path; the rest of the steps are entries.
+    // Returns how many rows end within the first `steps` of the merge path; the rest of the steps are entries.
     __aicore__ inline uint64_t RowAt(uint64_t steps) const
     {
         uint64_t least = steps < entries_ ? 0 : steps - entries_;

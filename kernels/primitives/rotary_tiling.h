@@ -28,7 +28,7 @@ struct Pairs {
     bool separateHalves;
 };
 
-// How a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
+// Plans how a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
 template <class TILING>
 inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
                   const Pairs& pairs, TILING& tiling)

@@ -1,4 +1,4 @@
-"""What an operator does beside computing accurately: equal bits in every run, wrong inputs, special values."""
+"""Tests what an operator does beside computing accurately: equal bits in every run, wrong inputs, special values."""
 
 from __future__ import annotations
 

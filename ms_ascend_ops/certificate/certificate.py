@@ -37,7 +37,7 @@ PARTS = {
 
 @dataclass
 class OfOperator:
-    """What was found of one operator."""
+    """Holds the findings of one operator."""
 
     name: str
     summary: str
@@ -94,7 +94,7 @@ class OfOperator:
 
 @dataclass
 class Certificate:
-    """Of some operators, on one machine."""
+    """Holds the findings of some operators, on one machine."""
 
     operators: list[OfOperator]
     left_out: list[str]

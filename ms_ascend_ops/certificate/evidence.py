@@ -1,4 +1,4 @@
-"""What takes minutes, from runs that are kept: the kernel tests on the checked build, and the seeded bugs.
+"""Reads the findings that take minutes from runs that are kept: kernel tests on the checked build, and seeded bugs.
 
 `bash build.sh check` and `bash build.sh check --mutations` run them. What they said is kept in `build/certify/` under a
 hash of all sources that it depends on, and is of no use for other sources.

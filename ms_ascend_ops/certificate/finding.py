@@ -26,7 +26,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule says of one case. `passed` None: it was not judged, for the reason in `text`."""
+    """Says what one rule finds in one case. `passed` None: it was not judged, for the reason in `text`."""
 
     rule: str
     case: str

@@ -1,4 +1,4 @@
-"""How long an operator takes here beside its peers, and by the timing model on a chip."""
+"""Measures how long an operator takes here beside its peers, and predicts how long on a chip."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the shape rules of a definition cannot say of an operator, in a file of its name. It is the same for MindSpore,
-PyTorch and ONNX.
+"""Checks what the shape rules of a definition cannot say of an operator, in a file of its name.
+
+It is the same for MindSpore, PyTorch and ONNX.
 
 Each file has `check`, which gets the shapes of the inputs and the attributes by name, and raises ValueError. Unknown
 dims are -1, unknown ranks (-2,); of optional inputs that are absent the shape is None.

@@ -1,4 +1,4 @@
-"""How many products of integers a float32 sums up exactly."""
+"""Says how many products of integers a float32 sums up exactly."""
 
 from __future__ import annotations
 

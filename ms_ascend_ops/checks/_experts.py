@@ -1,4 +1,4 @@
-"""How many experts a token, or a network, may have."""
+"""Checks how many experts a token, or a network, may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Unified Buffer holds of a row of x, and of pieces."""
+"""Checks what the Unified Buffer holds of a row of x, and of pieces."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["emulate"]
 
 
 class _Program(click.Command):
-    """What stands behind SCRIPT, `-m MODULE` or `-c CODE` is the program's own, as with Python itself."""
+    """Leaves what stands behind SCRIPT, `-m MODULE` or `-c CODE` to the program, as Python itself does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         taking_a_value = {

@@ -1,4 +1,4 @@
-"""What all commands have in common: lazy imports, `--verbose`, near names, and how an interruption ends."""
+"""Holds what all commands have in common: lazy imports, `--verbose`, near names, and how an interruption ends."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["Measuring", "measuring", "warn_if_busy"]
 
 @dataclass
 class Measuring:
-    """What goes on within the block of `measuring`."""
+    """Measures what goes on within the block of `measuring`."""
 
     progress: Any
     task: Any

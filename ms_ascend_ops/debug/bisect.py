@@ -1,4 +1,4 @@
-"""Which fused operators are to blame: those whose replacement by stock operators takes a difference away."""
+"""Finds the fused operators that are to blame: those whose replacement by stock operators takes a difference away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layers of a network take and give, while it runs: of cells in PyNative, and of MindIRs."""
+"""Captures what the layers of a network take and give while it runs: of cells in PyNative, and of MindIRs."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Place:
 
 @dataclass
 class Comparison:
-    """How two records differ.
+    """Says how two records differ.
 
     Args:
         a, b: titles of the records.

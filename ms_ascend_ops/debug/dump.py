@@ -1,4 +1,4 @@
-"""What the layers of a network took and gave, and dumps of it in the layout of `mindstudio-probe` (msprobe).
+"""Holds what the layers of a network took and gave, and dumps it in the layout of `mindstudio-probe` (msprobe).
 
     <folder>/step0/rank0/dump.json                every layer in order, with statistics of its tensors
     <folder>/step0/rank0/dump_tensor_data/*.npy   the tensors; bfloat16 as float32
@@ -61,7 +61,7 @@ class Value:
 
 @dataclass(frozen=True)
 class MindIRNode:
-    """Where a value of a MindIR stands in its graph."""
+    """Says where a value of a MindIR stands in its graph."""
 
     name: str  # of the value
     taken: tuple[str, ...]  # the values and parameters that it is computed from; of a constant it is empty

@@ -1,4 +1,4 @@
-"""Which layers of two records mean the same.
+"""Pairs the layers of two records that mean the same.
 
 Layers of networks and dumps do where their names and calls agree. In MindIRs a fused operator means what the last node
 gave that it replaces:

@@ -1,4 +1,4 @@
-"""Whether the shapes and dtypes of a definition make sense together."""
+"""Checks whether the shapes and dtypes of a definition make sense together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a definition says of an operator, as Python objects. Needs no MindSpore."""
+"""Holds what a definition says of an operator, as Python objects. Needs no MindSpore."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class AttributeSpec:
 
 @dataclass(frozen=True, eq=False)  # there is one of each, which may be a key
 class Signature:
-    """What one kernel takes and gives: the forward or the gradient of an operator."""
+    """Describes what one kernel takes and gives: the forward or the gradient of an operator."""
 
     name: str
     inputs: tuple[TensorSpec, ...]

@@ -1,4 +1,4 @@
-"""What a program finds around it on an emulated device: CANN's variables, and the settings of the device.
+"""Prepares what a program finds around it on an emulated device: CANN's variables, and the settings of the device.
 
 A dynamic loader reads its path when a process starts, so that these variables have to be there before.
 """

@@ -1,4 +1,4 @@
-"""With --check: operators that NumPy computes may not read device memory that nobody has written.
+"""Reports, with --check, operators that NumPy computes and that read device memory that nobody has written.
 
 Each byte of device memory has a byte of shadow, which is not 0 when the byte was written (kernels/device/protocol).
 """

@@ -13,7 +13,7 @@ _LONGEST = 64  # a pause is at most this many times the first one
 
 @dataclass
 class Breaker:
-    """Of one implementation of one operator.
+    """Counts the failures of one implementation of one operator.
 
     After a failure it is open: calls go elsewhere. When the pause is over one call tries again; the next pause is twice
     as long if that one fails, too. `pause` in seconds; infinite: out until `reset`.

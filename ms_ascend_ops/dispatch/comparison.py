@@ -1,4 +1,4 @@
-"""How far the results of two implementations of an operator are apart, and whether rounding explains it."""
+"""Says how far the results of two implementations of an operator are apart, and whether rounding explains it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Difference", "difference_of", "flat", "is_finite", "values_of"]
 
 
 class Difference:
-    """Of two results: the largest distance in ULP, and what rounding does not explain."""
+    """Holds the largest distance of two results in ULP, and what rounding does not explain."""
 
     def __init__(self, found: list[Accuracy]):
         self.ulps = max((one.ulps for one in found), default=0.0)

@@ -1,4 +1,4 @@
-"""What the policy `Fastest` measured, kept in a file that names machine and versions. Needs no MindSpore."""
+"""Keeps what the policy `Fastest` measured in a file that names machine and versions. Needs no MindSpore."""
 
 from __future__ import annotations
 

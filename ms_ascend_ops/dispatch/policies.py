@@ -1,4 +1,4 @@
-"""Which implementation answers a call: `Fixed`, `Fastest` or `AB`."""
+"""Decides which implementation answers a call: `Fixed`, `Fastest` or `AB`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request(identifier: object) -> Iterator[None]:
 
 
 class CallSite(Protocol):
-    """What a policy may ask of where an operator is called: one operator, one set of attributes, one device."""
+    """Tells a policy where an operator is called: one operator, one set of attributes, one device."""
 
     operator: str
 

@@ -1,4 +1,4 @@
-"""Which of two is faster: a sequential test that may be looked at after every pair of times.
+"""Tells which of two is faster, by a sequential test that may be looked at after every pair of times.
 
 Times of calls have long tails and no known distribution, so the test counts signs. A pair is a time of each, of calls
 of one shape bucket close to each other. If both take equally long, each is the faster one of a pair with probability

@@ -73,7 +73,7 @@ class Guard:
 
 
 class Listener(Protocol):
-    """What is told of calls that go through the table.
+    """Is told of calls that go through the table.
 
     every: of all calls of all operators by Python. Without it: of operators with a policy, and not of calls of a kernel
     that nothing else has to look at.
@@ -96,7 +96,7 @@ LISTENERS: list[Listener] = []
 
 @dataclass(frozen=True)
 class Choice:
-    """What was put into a graph, and why.
+    """Says what was put into a graph, and why.
 
     Args:
         operator: its name.

@@ -1,4 +1,4 @@
-"""How fast networks work, in turn: prompts, and single tokens behind some context."""
+"""Measures how fast networks work, in turn: prompts, and single tokens behind some context."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Speed:
 
 
 class Engine(Protocol):
-    """What is measured."""
+    """Is measured by `compare`."""
 
     batch: int  # sequences that get tokens together
 

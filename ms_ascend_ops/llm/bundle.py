@@ -99,7 +99,7 @@ def write_bundle(
 
 
 class BundleExecutor:
-    """As `ProgramExecutor`, by the graph of a bundle. With `every_row` each token takes a step."""
+    """Runs steps as `ProgramExecutor` does, by the graph of a bundle. With `every_row` each token takes a step."""
 
     def __init__(self, graph: Any, config: ModelConfig, blocks: int, context: int):
         self.config = config
@@ -133,7 +133,7 @@ class BundleExecutor:
 
 @dataclass(frozen=True)
 class OpenBundle:
-    """What a bundle holds."""
+    """Holds the contents of a bundle."""
 
     executor: BundleExecutor
     tokenizer: Tokenizer

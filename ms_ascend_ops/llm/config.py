@@ -1,4 +1,4 @@
-"""What a LLaMA-like network is, whichever file says so."""
+"""Describes a LLaMA-like network, whichever file says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_EXPERTS, MOST_EXPERTS_USED = 1024, 64  # of moe_gating_top_k
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How rotary angles are stretched beyond the context of the first training.
+    """Says how rotary angles are stretched beyond the context of the first training.
 
     kind: "linear" divides every position by `factor`; "llama3" divides the low frequencies by it, and blends between
     `low_freq_factor` and `high_freq_factor` turns within `original_context`; "yarn" does so between `beta_slow` and

@@ -166,7 +166,7 @@ class _Connection:
 
 
 class Constraint:
-    """Which tokens may follow in one sequence."""
+    """Says which tokens may follow in one sequence."""
 
     def __init__(self, connection: _Connection, copy: int):
         self._connection, self._copy = connection, copy

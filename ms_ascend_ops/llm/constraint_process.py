@@ -52,7 +52,7 @@ def send(sink: socket.socket, data: bytes) -> None:
 
 
 class Vocabulary:
-    """What llguidance asks a tokenizer. It is not asked to encode anything here."""
+    """Answers what llguidance asks a tokenizer. It is not asked to encode anything here."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None

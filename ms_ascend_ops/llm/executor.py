@@ -36,7 +36,7 @@ class Chunk:
 
 
 class Executor(Protocol):
-    """What runs a network. Its cache has `blocks` blocks of `BLOCK` tokens."""
+    """Runs a network. Its cache has `blocks` blocks of `BLOCK` tokens."""
 
     config: ModelConfig
     blocks: int

@@ -1,4 +1,4 @@
-"""What sets the architectures apart, beside their sizes: one line each in the place of a class each.
+"""Says what sets the architectures apart, beside their sizes: one line each in the place of a class each.
 
 Weights have the names of Llama's classes here. `post_attention_layernorm` is in front of the feed-forward layer,
 `post_self_attn_layernorm` and `post_mlp_layernorm` are of what attention and it give, before they are added. Of a

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class MindSporeExecutor:
-    """As `ProgramExecutor`, with tensors of MindSpore."""
+    """Runs steps as `ProgramExecutor` does, with tensors of MindSpore."""
 
     def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256, cache_dtype: Any = None):
         config = network.config

@@ -32,7 +32,7 @@ _MOST_CONTEXT = 4096  # without being asked for more
 
 @dataclass(frozen=True)
 class Completion:
-    """What was generated."""
+    """Holds what was generated."""
 
     text: str
     tokens: tuple[int, ...]

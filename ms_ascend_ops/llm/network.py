@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class StepInputs:
-    """What a step needs of each sequence, in the memory that the kernels read: batch b, new tokens s."""
+    """Holds what a step needs of each sequence, in the memory that the kernels read: batch b, new tokens s."""
 
     x: Any  # embedded tokens, (b, s, hidden)
     angles: Any  # for each rotary base cosines and sines, float32, (b, s, rotary pairs)

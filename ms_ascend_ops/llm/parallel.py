@@ -38,7 +38,7 @@ def shares(count: int, parts: int, unit: int = 1) -> list[slice]:
 
 @dataclass(frozen=True)
 class Partition:
-    """What the process `rank` of `size` holds: heads, key heads, features between gate and down, tokens."""
+    """Says what the process `rank` of `size` holds: heads, key heads, features between gate and down, tokens."""
 
     rank: int
     size: int

@@ -1,4 +1,4 @@
-"""How well a model predicts a text."""
+"""Measures how well a model predicts a text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 64  # of logits at once: with large vocabularies they take more memory t
 
 
 class Predictor(Protocol):
-    """What gives logits: an `Executor`, or another program beside it."""
+    """Gives logits: an `Executor`, or another program beside it."""
 
     context: int
     blocks: int

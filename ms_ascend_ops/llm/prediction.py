@@ -1,4 +1,4 @@
-"""How long a step of a network takes on an Ascend chip, predicted: the sum of its launches.
+"""Predicts how long a step of a network takes on an Ascend chip: the sum of its launches.
 
 The network is recorded as for a CPU (program.py), with weights that are broadcast from one element. Each different
 launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layers with the same window are alike:

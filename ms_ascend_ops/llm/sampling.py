@@ -18,7 +18,7 @@ _FEW = 512  # tokens
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen.
+    """Says how tokens are chosen.
 
     Args:
         temperature: 0 chooses the most likely token; otherwise logits are divided by it.

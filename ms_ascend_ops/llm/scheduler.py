@@ -26,7 +26,7 @@ _WAIT_S = 0.05  # for a constraint, where there is nothing else to do
 
 @dataclass
 class Request:
-    """What to generate, and what came of it so far."""
+    """Says what to generate, and holds what was generated so far."""
 
     prompt: Sequence[int]
     max_tokens: int = 128

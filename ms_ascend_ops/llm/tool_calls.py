@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True)
 class ToolForm:
-    """How a model writes calls.
+    """Describes how a model writes calls.
 
     begin, end: the text around the JSON; `begin` may be empty.
     key: of the arguments in the object.

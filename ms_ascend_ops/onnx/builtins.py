@@ -58,7 +58,7 @@ def replace_builtins(graph: GraphProto, opset: int) -> list[Entry]:
 
 
 class _Builder:
-    """What rules ask of a graph, and the nodes that they make."""
+    """Answers what rules ask of a graph, and takes the nodes that they make."""
 
     def __init__(self, graph: GraphProto, opset: int) -> None:
         self.opset = opset

@@ -59,7 +59,7 @@ class _Operand:
 
 @dataclass
 class _Stage:
-    """What is in L1 at once, and the steps that multiply it."""
+    """Holds what is in L1 at once, and the steps that multiply it."""
 
     loads: list[Transfer]
     steps: list[tuple[float, float]]  # cycles of MTE1 and of M

@@ -34,7 +34,7 @@ def _check_file(name: str, path: str, shape: MaybeShape) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """What to profile. Shapes and dtypes are those of the forward's inputs, also for the gradient."""
+    """Says what to profile. Shapes and dtypes are those of the forward's inputs, also for the gradient."""
 
     operator: str
     shape: Shape  # of the first input

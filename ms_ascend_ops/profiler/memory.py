@@ -1,4 +1,4 @@
-"""Which bytes of a copy, or of a product's operands and result, come from HBM, and which from L2.
+"""Tells which bytes of a copy, or of a product's operands and result, come from HBM, and which from L2.
 
 The model of L2: it starts cold, and a line stays as long as less than its size has been moved since the line was
 touched last; what several cores read counts once. A line that several cores read is fetched once; which core comes
@@ -23,7 +23,7 @@ _MOST_LINES = 1 << 23  # short ones, of an argument
 
 @dataclass
 class Traffic:
-    """Of each core and each event that is a copy: the bytes that HBM moves. The rest is L2's."""
+    """Holds the bytes that HBM moves for each copy of each core. The rest is L2's."""
 
     hbm_bytes: list[Array]  # per core, float, by event; 0 where the event is no copy
 

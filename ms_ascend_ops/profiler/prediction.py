@@ -1,4 +1,4 @@
-"""What the model says of a launch: time, bounds, waits, the dearest instructions."""
+"""Holds what the model says of a launch: time, bounds, waits, the dearest instructions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Hotspot:
 
 @dataclass
 class CubeUse:
-    """What a kernel that multiplies matrices makes of the cube cores."""
+    """Says how a kernel that multiplies matrices uses the cube cores."""
 
     flops: float  # 2 m n k of all products
     bound_us: float  # on all cube cores of the chip
@@ -209,7 +209,7 @@ def _bound(busy: dict[str, float], hbm_busy: float, kernel_us: float, chip: Chip
 
 
 def _pipes(runs: list[Run], cycles: float, count: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """How long each pipe works, and what it waits for in between; shares of the kernel's time, mean over the cores."""
+    """Returns how long each pipe works, and what it waits for; shares of the kernel's time, mean over the cores."""
     busy = {pipe.name: 0.0 for pipe in PIPES}
     waits: dict[str, dict[str, float]] = {pipe.name: defaultdict(float) for pipe in PIPES}
     for run in runs:

@@ -1,4 +1,4 @@
-"""What CANN's own operators take on a chip: a launch, and the longer of their bytes and their products.
+"""Predicts the time of CANN's own operators on a chip: a launch, and the longer of their bytes and their products.
 
 Bytes go at the bandwidth of HBM, FLOPs at the peak of the cube cores. Both are multiplied by what published times of
 CANN's kernels are over that bound in the middle (`Chip.cann_memory_ratio`, `cann_cube_ratio`). The kernels themselves

@@ -31,7 +31,7 @@ class Attempt:
 
 
 def default_axes(base: Profile) -> dict[str, list[int]]:
-    """What to try if the user does not say: parts of the Unified Buffer, buffers, cores, and the size of a tile."""
+    """Returns what to try by default: parts of the Unified Buffer, buffers, cores, and the size of a tile."""
     ub = base.chip.ub_bytes
     axes = {"ub_bytes": [ub * part // 8 // 32 * 32 for part in (2, 3, 4, 6, 8)], "buffers": [1, 2]}
     rows = int(base.trace.tiling.get("tileRows", 0))

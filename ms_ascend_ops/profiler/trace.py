@@ -1,4 +1,4 @@
-"""What the traced library tells of a launch: the calls of every core, as arrays.
+"""Reads what the traced library tells of a launch: the calls of every core, as arrays.
 
 `EVENT` is the layout of `TraceRecord` in kernels/host/traced/recorder.cpp. A product of matrices is a PRODUCT, followed
 by its OPERANDs A, B and C, which tell of memory what a COPY does.
@@ -47,7 +47,7 @@ class Kind(IntEnum):
 
 
 class Pipe(IntEnum):
-    """As pipe_t of Ascend C. MTE1 and FIX are those of a cube core; a vector core's M are its requests to that."""
+    """Names pipes as pipe_t of Ascend C does. MTE1 and FIX are a cube core's; a vector core's M: requests to that."""
 
     S = 0
     V = 1

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Network(Protocol):
-    """What a queue runs. Only the thread of the queue calls it."""
+    """Is run by a queue. Only the thread of the queue calls it."""
 
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]

@@ -1,4 +1,4 @@
-"""What a client is told when something does not work."""
+"""Says what a client is told when something does not work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of both APIs share: bodies, clients that hang up, errors, and the gate in front of everything."""
+"""Holds what the routes of both APIs share: bodies, clients that hang up, errors, and the gate before everything."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class ModelMetrics:
-    """What is counted for one version of a model."""
+    """Holds what is counted for one version of a model."""
 
     metrics: Metrics
     model: str

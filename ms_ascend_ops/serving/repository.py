@@ -23,7 +23,7 @@ _SUFFIXES = {".msbundle": "graph", ".mindir": "graph", ".gguf": "language"}
 
 @dataclass(frozen=True)
 class Source:
-    """What a version of a model is loaded from."""
+    """Says what a version of a model is loaded from."""
 
     path: Path
     kind: str  # "graph" or "language"

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server listens, and how it stops."""
+    """Says where a server listens, and how it stops."""
 
     host: str = "127.0.0.1"
     port: int = 8000

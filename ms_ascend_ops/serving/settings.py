@@ -1,4 +1,4 @@
-"""What the server and its models are told: options of the command, and `config.yaml` of a model."""
+"""Reads the settings of the server and its models: options of the command, and `config.yaml` of a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_CONFIG_BYTES = 65536
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How a model is served; the keys of its `config.yaml`.
+    """Says how a model is served; the keys of its `config.yaml`.
 
     `dtype` and what follows it are of language models, and mean what they do for `ms_ascend_ops llm`; `max_batch_size`
     to `most` are of networks.
@@ -78,7 +78,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server runs.
+    """Says how a server runs.
 
     Args:
         repository: a folder with a folder for each model, which holds a folder for each version (docs/serving.md).

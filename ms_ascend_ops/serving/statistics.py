@@ -26,7 +26,7 @@ _DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "com
 
 
 class Statistics:
-    """What one version of a model did so far: counts and times. For any thread."""
+    """Counts what one version of a model did so far, and its times. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ __all__ = ["MLP", "GeluAndMul", "LayerNorm", "RMSNorm", "SiluAndMul"]
 
 
 class RMSNorm(nn.Module):  # type: ignore[misc]
-    """For `LlamaRMSNorm` and its like: `weight` and `variance_epsilon`."""
+    """Replaces `LlamaRMSNorm` and its like: `weight` and `variance_epsilon`."""
 
     can_torch_compile = True
 
@@ -24,7 +24,7 @@ class RMSNorm(nn.Module):  # type: ignore[misc]
 
 
 class LayerNorm(nn.Module):  # type: ignore[misc]
-    """For `torch.nn.LayerNorm` with a weight and a bias."""
+    """Replaces `torch.nn.LayerNorm` with a weight and a bias."""
 
     can_torch_compile = True
 
@@ -33,7 +33,7 @@ class LayerNorm(nn.Module):  # type: ignore[misc]
 
 
 class MLP(nn.Module):  # type: ignore[misc]
-    """For `LlamaMLP` and its like with SiLU: `gate_proj`, `up_proj` and `down_proj`."""
+    """Replaces `LlamaMLP` and its like with SiLU: `gate_proj`, `up_proj` and `down_proj`."""
 
     can_torch_compile = True
 

@@ -30,7 +30,7 @@ _CHIPS = ("ascend910_93", "ascend910b")  # as packages name them; torch_npu has 
 
 
 class Operator(Protocol):
-    """What is asked of an operator (registration.py)."""
+    """Says what PyTorch needs of an operator (registration.py)."""
 
     @property
     def signature(self) -> Signature:
@@ -104,7 +104,7 @@ def _key(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Seq
 
 
 class _Call:
-    """What calls with the same attributes and forms of tensors have in common."""
+    """Holds what calls with the same attributes and forms of tensors have in common."""
 
     def __init__(self, operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]):
         signature = operator.signature

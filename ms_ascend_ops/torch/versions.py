@@ -1,4 +1,4 @@
-"""What differs between the versions of PyTorch, from 2.6 on."""
+"""Holds what differs between the versions of PyTorch, from 2.6 on."""
 
 from __future__ import annotations
 

@@ -515,8 +515,8 @@ AttributeValue ReadForShapes(const Operator& op, const AttributeDef& def, const 
     return value;
 }
 
-// Of inputs whose shapes are known. Others are left to the model's own notes of shapes: ONNX Runtime would take an
-// unknown dim for one of that size.
+// Infers from inputs whose shapes are known. Others are left to the shapes that the model notes: ONNX Runtime would
+// take an unknown dim for one of that size.
 void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
 {
     const SignatureDef& def = op.Def();
@@ -655,7 +655,7 @@ ort::CustomOpDomain* Domain(const ort::Api& api)
 }  // namespace
 }  // namespace ms_ascend_ops::binding
 
-// What ONNX Runtime looks up in the library.
+// ONNX Runtime looks this up in the library.
 extern "C" __attribute__((visibility("default"))) ms_ascend_ops::ort::Status* RegisterCustomOps(
     ms_ascend_ops::ort::SessionOptions* options, const ms_ascend_ops::ort::ApiBase* base)
 {

@@ -68,7 +68,7 @@ npu_op_package_add(${package_name} LIBRARY ascendc_kernels)
 
 @dataclass(frozen=True)
 class Source:
-    """Where the definitions and the kernels stand."""
+    """Says where the definitions and the kernels stand."""
 
     definitions: Path
     kernels: Path

@@ -55,14 +55,14 @@ Failure RunKernel(const void* call, size_t bytes);
 
 // From now on a fault of this process is noted in the device's slot before the process ends.
 void NoteFaults();
-// Which stream the calling thread runs; one more than its number.
+// The calling thread runs this stream; one more than its number.
 extern thread_local uint32_t currentStream;
 
 // With --check: which bytes of this device's memory were written.
 bool KeepsShadow();
 void NoteWritten(uint64_t address, uint64_t bytes);
 void NoteCopied(uint64_t destination, uint64_t source, uint64_t bytes);
-// How many bytes were written before the first one that never was.
+// Returns how many bytes were written before the first one that never was.
 uint64_t CountWritten(uint64_t address, uint64_t bytes);
 
 void RunStream(uint32_t number);

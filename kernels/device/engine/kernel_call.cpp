@@ -19,7 +19,7 @@ namespace {
 decltype(&MsAscendOpsRunEntry) runEntry = nullptr;
 bool hasHooks = false;
 
-// Of the checked build: it names the rule, the kernel's line and the values. The device ends, as after any fault.
+// Called by the checked build: names the rule, the kernel's line and the values. The device ends, as after any fault.
 void EndByViolation(const char* text)
 {
     std::snprintf(TheEngine().Slot().text, TEXT_BYTES, "%s", text);

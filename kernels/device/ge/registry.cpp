@@ -139,7 +139,7 @@ Operator OperatorFactory::CreateOperator(const std::string& name, const std::str
     return Operator(name, type);
 }
 
-// Whether an operator can be computed is told by its call.
+// The call of an operator tells whether it can be computed, so all exist.
 bool OperatorFactory::IsExistOp(const char*)
 {
     return true;

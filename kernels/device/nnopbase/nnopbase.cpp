@@ -247,7 +247,7 @@ const char* NnopbaseGetSocName()
     return chip == nullptr ? "" : chip->computeUnit;
 }
 
-// What is for CANN's profiler, and for its caches of launches.
+// These are for CANN's profiler, and for its caches of launches.
 uint64_t NnopbaseMsprofSysTime()
 {
     return 0;

@@ -56,7 +56,7 @@ aclnnStatus AddAttribute(void* executor, Attribute attribute, size_t index)
     return NnopbaseAddAttrWithDtype(executor, &attribute.integer, sizes[attribute.type], index, attribute.type);
 }
 
-// Of inputs that are views.
+// Prepares copies of inputs that are views.
 aclnnStatus PrepareCopies(void* executor, uint64_t* bytes)
 {
     const aclTensorList* strided = nullptr;

@@ -35,7 +35,7 @@ std::vector<std::string> Split(const std::string& text, char separator)
     return parts;
 }
 
-// As ms_ascend_ops.ascend.packages has it.
+// Finds the folders as ms_ascend_ops.ascend.packages does.
 std::vector<std::string> Folders()
 {
     std::vector<std::string> folders = Split(Variable("ASCEND_CUSTOM_OPP_PATH"), ':');
@@ -94,7 +94,7 @@ OpHost Open(const std::string& folder)
     return host;
 }
 
-// What was read of a folder, once in a process.
+// Reads a folder, once in a process.
 const Package& Load(const std::string& folder)
 {
     static std::map<std::string, std::unique_ptr<Package>> packages;

@@ -220,7 +220,7 @@ aclnnStatus PackageExecutor::Prepare(uint64_t* workspaceBytes)
     return CheckOutputs(call);
 }
 
-// Where the kernel finds a tensor: a copy, if it has strides.
+// Returns where the kernel finds a tensor: a copy, if it has strides.
 TensorView PackageExecutor::ViewOf(const aclTensor& tensor) const
 {
     const aclTensor* used = &tensor;
@@ -280,7 +280,7 @@ aclnnStatus PackageExecutor::Launch(void* stream, void* workspace, uint64_t work
                                                                                      : ACLNN_ERR_RUNTIME_ERROR;
 }
 
-// As CANN numbers them: outputs that are inputs, too, count among the outputs.
+// Numbers them as CANN does: outputs that are inputs, too, count among the outputs.
 std::vector<aclTensor*> PackageExecutor::Tensors(Side side)
 {
     std::vector<aclTensor*> tensors;

@@ -63,7 +63,7 @@ aclError CheckCopy(const char* function, const CopyCommand& command, uint64_t ro
     return SUCCESS;
 }
 
-// Where the ends are must be what the kind says.
+// Both ends must lie where the kind says.
 aclError CheckKind(const char* function, const CopyCommand& command, int32_t kind)
 {
     const std::string name(function);

@@ -21,7 +21,7 @@ aclError CheckDevice(int64_t device)
     return TheDevices().CheckNumber(device);
 }
 
-// Whether the current device reaches the memory of `peer`.
+// Finds whether the current device reaches the memory of `peer`.
 aclError FindPeer(int32_t peer, std::atomic<bool>** reaches)
 {
     uint32_t device = 0;

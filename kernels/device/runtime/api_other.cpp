@@ -56,8 +56,8 @@ aclError SetOption(std::map<int32_t, int64_t>& options, int32_t option, int64_t 
     return SUCCESS;
 }
 
-// What aclopCompileAndExecute compiles with: kept for those who ask. This chip takes operators that are compiled
-// already unless it is told otherwise; clients choose aclnn functions by that.
+// aclopCompileAndExecute compiles with these options, which are kept for those who ask. This chip takes operators that
+// are compiled already unless it is told otherwise; clients choose aclnn functions by that.
 constexpr int32_t JIT_COMPILE = 10;
 auto& compileOptions = *new std::map<int32_t, std::string>{{JIT_COMPILE, "disable"}};
 
@@ -150,7 +150,7 @@ ACL_API aclError aclrtCtxGetSysParamOpt(int32_t option, int64_t* value)
     return SUCCESS;
 }
 
-// Those of a process are 0 until they are set.
+// Options of a process are 0 until they are set.
 ACL_API aclError aclrtGetSysParamOpt(int32_t option, int64_t* value)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtGetSysParamOpt", "value", value));
@@ -263,7 +263,7 @@ ACL_API aclError aclrtAllocatorDestroyDesc(void* description)
     return SUCCESS;
 }
 
-// What changes nothing here. Arguments of C functions that are not looked at need not be declared.
+// These functions change nothing here. Arguments of C functions that are not looked at need not be declared.
 #define NOTHING_TO_DO(name) \
     ACL_API aclError name() \
     {                       \

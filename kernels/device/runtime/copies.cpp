@@ -14,7 +14,7 @@ namespace ms_ascend_ops {
 namespace device {
 namespace {
 
-// Where to go on when a copy faults: a host address that is not there must not end the program.
+// The copy goes on here when it faults: a host address that is not there must not end the program.
 thread_local sigjmp_buf* volatile guard = nullptr;
 struct sigaction previous[NSIG];
 

@@ -214,7 +214,7 @@ void Devices::Help(uint32_t number, int socket)
     NoteEnd(number);
 }
 
-// What ran when the device's process ended; which of several streams a thread of a kernel belonged to is not known.
+// Says what ran when the device's process ended; which of several streams a kernel's thread belonged to is not known.
 std::string Devices::Running(uint32_t number) const
 {
     const uint32_t stream = session_->devices[number].faultStream.load();

@@ -19,7 +19,7 @@ namespace {
 auto& streams = *new Table<Stream, MAX_STREAMS>;
 std::atomic<void (*)(ExceptionInfo*)> exceptionCallback{nullptr};
 
-// How long to wait yet; never 0 before the time is over.
+// Says how long to wait yet; never 0 before the time is over.
 class Deadline {
 public:
     explicit Deadline(int64_t milliseconds) : milliseconds_(milliseconds), end_(Clock::now() + Span(milliseconds)) {}
@@ -171,7 +171,7 @@ aclError DestroyStream(Stream* stream)
     stream->capture.store(nullptr);
     const bool isNew = SlotOf(stream).error.load() != 0 || !HasCompleted(stream);
     aclError error = Synchronize(stream);
-    // What was told before is no reason to keep the stream.
+    // An error that was told before is no reason to keep the stream.
     error = isNew && !TheDevices().Ended(stream->Device()) ? error : static_cast<aclError>(SUCCESS);
     CommandHeader command{sizeof(command), CommandKind::STOP, 0, 0};
     if (!TheDevices().Ended(stream->Device())) {

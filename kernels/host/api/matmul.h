@@ -23,7 +23,7 @@
 // Global, as with CANN.
 enum class CubeFormat { ND = 0 };
 
-// How a Matmul object loads its operands: base block by base block, or several of them at once; and whether it does so
+// Says how a Matmul object loads its operands: base block by base block, or several at once; and whether it does so
 // row by row where rows lie too far apart for an instruction (intrinsicsCheck). A host has no such limit; the checked
 // build knows it (checked/products.cpp).
 struct MatmulConfig {

@@ -8,7 +8,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// What Atlas A2 has for base blocks, of which it works on one while it loads the next.
+// Atlas A2 has so much for base blocks, of which it works on one while it loads the next.
 constexpr uint32_t L0A_BYTES = 64 * 1024;
 constexpr uint32_t L0B_BYTES = 64 * 1024;
 constexpr uint32_t L0C_BYTES = 128 * 1024;

@@ -34,7 +34,7 @@ void Queues::Init(const InitEvent& event, LocalMemory& memory)
     memory.Forget(buffer.offset, buffer.bytes * event.count);
 }
 
-// As TPipe::Reset does: waits for the buffers that are free, and for nothing else.
+// Does what TPipe::Reset does: waits for the buffers that are free, and for nothing else.
 void Queues::Reset(const Event& event, Order& order)
 {
     for (uint32_t i = 0; i < slots_.size(); ++i) {

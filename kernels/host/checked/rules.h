@@ -96,7 +96,7 @@ constexpr int VIOLATION_STATUS = 99;
 // An emulated device, in whose process kernels run, gives and gets this; null: there is none.
 struct DeviceHooks {
     void (*violation)(const char* text) = nullptr;  // does not return
-    // How many of these bytes were written before the first one that never was.
+    // Returns how many of these bytes were written before the first one that never was.
     uint64_t (*written)(const void* address, uint64_t bytes) = nullptr;
     void (*writes)(const void* address, uint64_t bytes) = nullptr;
 };

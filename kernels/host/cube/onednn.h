@@ -28,7 +28,7 @@ public:
     static const char* Version();
     static const char* Path();
 
-    // What the primitives of whole operators are made with (operators/), and on: oneDNN's engine.
+    // The primitives of whole operators (operators/) are made with these functions, on oneDNN's engine.
     static const onednn::Functions& Functions();
     static onednn::EngineHandle* Engine();
     // Returns how many channels lie side by side in the memory of its fastest kernels.

@@ -40,7 +40,7 @@ constexpr int FORWARD_INFERENCE = 96;
 constexpr int CONVOLUTION_DIRECT = 1;
 enum EltwiseCode : int { RELU = 0x20, GELU_TANH = 0x2b, SWISH = 0x2c, GELU_ERF = 0x31 };
 
-// What the library calls to run `task(i, count)` for every i below `count`: a class of its C++ interface
+// The library calls this to run `task(i, count)` for every i below `count`: a class of its C++ interface
 // (dnnl_threadpool_iface.hpp), so the order of these functions counts.
 class ThreadPool {
 public:

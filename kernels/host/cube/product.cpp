@@ -79,7 +79,7 @@ void MultiplyPlainly(const Product& product)
 
 // Up to so many rows a product takes as long as reading b. A library packs it first.
 constexpr uint32_t FEW_ROWS = 8;
-// Where the library packs rows fast, it is ahead with fewer if they are long. A Zen 5 in GFLOP/s, the vector unit and
+// A library that packs rows fast is ahead with fewer if they are long. A Zen 5 in GFLOP/s, the vector unit and
 // oneDNN: m x 1024 x 1024 (columns, depth) m = 4 129 and 111, 5 132 and 142, 8 141 and 215; 8 x 128 x 128 120 and 109.
 constexpr uint32_t FEWER_ROWS = 4;
 constexpr uint32_t LONG_ROW = 256;
@@ -209,7 +209,7 @@ const int8_t* BytesInRows(const Matrix& matrix, uint32_t rows, uint32_t cols, st
     return memory.data();
 }
 
-// Of 8-bit integers, exact: by oneDNN where the CPU adds up products of bytes in 32 bits, else by loops of our own.
+// Multiplies 8-bit integers exactly: by oneDNN if the CPU adds up products of bytes in 32 bits, else by our own loops.
 void MultiplyIntegers(const Product& product)
 {
     const OneDnn* const library = product.m > FEW_ROWS && product.k > 0 ? OneDnn::Get() : nullptr;

@@ -58,7 +58,7 @@ constexpr ElementType BitsOf(uint32_t bytes)
     return bytes == 1 ? ElementType::INT8 : (bytes == 2 ? ElementType::HALF : ElementType::FLOAT);
 }
 
-// How the operands of a unit lie in memory.
+// Says how the operands of a unit lie in memory.
 enum class Layout : uint8_t {
     CONTIGUOUS,         // unit = element
     REPEAT,             // unit = repeat of `lanes` contiguous elements

@@ -51,7 +51,7 @@ struct LoopForm {
     std::string Key() const;
     // Could a store be non-temporal, wherever its operand begins at a multiple of NON_TEMPORAL_BYTES?
     bool MayStoreNonTemporally(const Value& value) const;
-    // How many operands it reads from global memory.
+    // Returns how many operands it reads from global memory.
     uint32_t Inputs() const;
     // May it go over elements twice? A loop over elements that adds nothing up, and overwrites nothing that it reads.
     bool MayOverlap() const;

@@ -9,8 +9,8 @@
 namespace AscendC {
 namespace host {
 
-// How passes treat an instruction: element-wise on floats, a cast between them and 16 bits, or a copy, where a unit is
-// an element; all others are opaque.
+// Says how passes treat an instruction: element-wise on floats, a cast between them and 16 bits, or a copy, where a
+// unit is an element; all others are opaque.
 enum class OperationKind : uint8_t { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY };
 OperationKind KindOf(const Instruction& instruction);
 // The same of arithmetic.

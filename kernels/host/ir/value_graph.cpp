@@ -19,7 +19,7 @@ bool Commutes(Opcode opcode)
     return opcode == Opcode::ADD || opcode == Opcode::MUL || opcode == Opcode::AND || opcode == Opcode::OR;
 }
 
-// How many COLUMNS a row has, the last ones perhaps not whole; and how many elements of those.
+// Returns how many COLUMNS a row has, the last ones perhaps not whole.
 uint32_t PartsOf(uint16_t elements)
 {
     return elements == 0 ? 1 : (elements + COLUMNS - 1) / COLUMNS;
@@ -127,7 +127,7 @@ int16_t ValueGraph::Read(uint8_t operand, ElementType type, uint16_t elements)
     return known ? first.value : Assembled(operand, type, elements);
 }
 
-// Those that are not known are loaded, the others put in their places.
+// Loads elements that are not known, and puts the others in their places.
 int16_t ValueGraph::Assembled(uint8_t operand, ElementType type, uint16_t elements)
 {
     const uint32_t parts = PartsOf(elements);

@@ -56,7 +56,7 @@ void LoopBody::Emit(int16_t number)
     }
 }
 
-// How many of the vectors at hand it has.
+// Returns how many of the vectors at hand it has.
 uint32_t LoopBody::VectorsOf(const Value& value) const
 {
     if (!form_.byRow) {
@@ -73,7 +73,7 @@ bool LoopBody::IsPairwise(const Value& value) const
     return vectors % 2 == 0 && LanesOf(value, vectors - 1) == lanes_;
 }
 
-// As many vectors of a value as another one has.
+// Returns as many vectors of a value as another one has.
 Vectors LoopBody::Of(int16_t value, const Value& user) const
 {
     const Vectors& all = values_[value];

@@ -52,7 +52,7 @@ private:
 // The code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
 LoopCode* FindLoopCode(const LoopForm& form);
 
-// How much a schedule must have done before the code of its loops is requested, in strips of an instruction.
+// Returns and sets how much a schedule must have done before its loops are requested, in strips of an instruction.
 uint64_t LoopThreshold();
 void SetLoopThreshold(uint64_t strips);
 
@@ -62,7 +62,7 @@ using LoopVisitor = void (*)(void* context, uint32_t number, const char* name, c
 bool NextLoop(bool wait, LoopVisitor visit, void* context);
 // `function`: where the code of that number is; null: it could not be compiled.
 void SetLoop(uint32_t number, LoopFunction function);
-// How many loops were requested and have no address yet.
+// Returns how many loops were requested and have no address yet.
 uint32_t PendingLoops();
 // Nothing is handed out any more.
 void StopLoops();

@@ -209,7 +209,8 @@ private:
 
     // ---- the function
 
-    // How many vectors go through all values together: they hide each other's latency as long as registers last.
+    // Returns how many vectors go through all values together: they hide each other's latency as long as registers
+    // last.
     uint32_t VectorsAtOnce() const
     {
         constexpr size_t MANY_VALUES = 16;
@@ -246,7 +247,7 @@ private:
         return entry_.Body() + "  br label %loop\n" +
                Loop("entry", "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %end\n");
     }
-    // What is less than an iteration goes through a loop of single vectors.
+    // A loop of single vectors does what is less than an iteration.
     std::string ElementModule()
     {
         entry_.Define("%count", "sub i64 %end, %begin");

@@ -17,7 +17,7 @@ constexpr uint32_t LANES_OF_128_BITS = 4;
 // Floats have it, too: two elements of 16 bits may be the bits of one (And, Or), or two numbers of entries.
 constexpr const char* LOOP_ALIGNMENT = ", align 2";
 
-// How the values of a loop lie in registers.
+// Says how the values of a loop lie in registers.
 struct LoopStyle {
     uint32_t lanes;           // floats in a vector
     bool convertsBFloat16;    // see VectorUnit

@@ -27,7 +27,7 @@ void LoopPrefetches::Emit()
     }
 }
 
-// As many lines of an operand as an iteration goes over.
+// Prefetches as many lines of an operand as an iteration goes over.
 void LoopPrefetches::Emit(const Value& value, bool writes)
 {
     const uint32_t size = SizeOf(value.type);

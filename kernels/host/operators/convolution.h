@@ -34,7 +34,7 @@ struct Convolution {
     int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
 };
 
-// What is the result is written. `bias`: null without one.
+// Tensors that are results are written. `bias`: null without one.
 struct ConvolutionTensors {
     void* x;
     void* weight;

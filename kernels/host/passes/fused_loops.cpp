@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t MAX_LOOP_INSTRUCTIONS = 80;
 constexpr size_t MAX_LOOP_OPERANDS = 48;  // of several instructions
-// Of instructions that have no more to do with one another than that they read the same: the registers are for fewer.
+// Instructions that share only what they read may have fewer operands: the registers do not last for more.
 constexpr size_t MAX_SHARING_OPERANDS = 32;
-// How far back a loop is looked for that an instruction may join.
+// An instruction may join a loop that began at most so far back.
 constexpr uint32_t MAX_BACK = 64;
 
 // A loop while instructions are added to it.
@@ -122,7 +122,7 @@ private:
         }
         return number;
     }
-    // Of a new one.
+    // Makes the rows of a new one.
     LoopRows RowsOf(const MemoryAccess& access)
     {
         for (size_t i = 0; i < accesses.size(); ++i) {
@@ -264,7 +264,7 @@ private:
     // group reads them, whole rows with the padding between; OTHER: it does something else with them.
     Access TypeOfUse(const Instruction& copy, size_t place) const
     {
-        // Where a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
+        // If a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
         // elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
         constexpr uint32_t LEAST_BYTES = 256;
         const Operand& to = copy.operands[0];
@@ -303,7 +303,7 @@ bool WorthCompiling(const OpenLoop& loop)
            (loop.members.size() > 1 || (!loop.byRow && gains));
 }
 
-// Of the operands those stay that values access, in the order in which they do: forms that differ in what is left out
+// Keeps the operands that values access, in the order in which they do: forms that differ in what is left out
 // are the same.
 void KeepUsedOperands(FusedLoop& loop)
 {

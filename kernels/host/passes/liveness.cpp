@@ -19,7 +19,7 @@ void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
     }
 }
 
-// Of rows that lie apart: how many, if they are few enough to be told apart; else 0.
+// Returns how many rows lie apart, if they are few enough to be told apart; else 0.
 uint32_t RowsApart(const Operand& operand)
 {
     constexpr int64_t MOST_ROWS = 64;

@@ -38,7 +38,7 @@ Operation OperationOf(const Instruction& copy, Access access)
     return whole ? OperationOn(TypeOf(access), Opcode::COPY) : Operation{};
 }
 
-// How the operation accesses its operands.
+// Returns how the operation accesses its operands.
 Access AccessOf(const Operation& operation, uint32_t operand)
 {
     const bool block = (operation.layout == Layout::BROADCAST0 && operand == 1) ||
@@ -94,7 +94,7 @@ LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instru
     if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
         member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }
-    // What collects is operand 0 and 2.
+    // Operands 0 and 2 collect.
     const uint32_t count = member.operation.layout == Layout::ACCUMULATE ? 2 : instruction.operandCount;
     for (uint32_t i = 0; i < count && member.operation != Operation{}; ++i) {
         const Operand& operand = instruction.operands[i];

@@ -16,8 +16,8 @@
 namespace AscendC {
 namespace host {
 
-// How an instruction accesses an operand: elements of some type, a DataBlock, a repeat of floats that collects, or in
-// some way that no loop knows.
+// Says how an instruction accesses an operand: elements of some type, a DataBlock, a repeat of floats that collects, or
+// in some way that no loop knows.
 enum class Access : uint8_t { OTHER, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
 Access AccessTo(ElementType type);
 ElementType TypeOf(Access access);

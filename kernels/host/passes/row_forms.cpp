@@ -34,7 +34,7 @@ bool IsOnColumns(const Instruction& instruction)
            to.stride % (to.extent / instruction.lanes) == 0;
 }
 
-// How many elements lie between the first of this instruction and the first of the next row.
+// Returns how many elements lie between the first of this instruction and the first of the next row.
 uint32_t RowUnitsOf(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];

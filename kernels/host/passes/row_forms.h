@@ -32,7 +32,7 @@ public:
     // apart in global memory and side by side in the Unified Buffer, and where the kernel does something to row after
     // row; and with it all instructions on as many elements.
     void Find(const Instruction* instructions, uint32_t count);
-    // How many of its units make up a row, if it is to be taken apart; else all of them.
+    // Returns how many of its units make up a row, if it is to be taken apart; else all of them.
     uint32_t RowUnits(const Instruction& instruction) const;
     // The sweep that begins with the first instruction, if its rows are to be worked on one by one.
     static Sweep SweepFrom(const Instruction* instructions, uint32_t count);

@@ -123,7 +123,7 @@ private:
     static constexpr uint64_t END = 1;             // nothing follows
     static constexpr uint64_t FIRST_NUMBER = 2;
 
-    // How to run a program if that one follows.
+    // Says how to run a program if `follower` comes next.
     struct Variant {
         uint64_t follower = NOBODY;
         std::shared_ptr<Schedule> schedule;

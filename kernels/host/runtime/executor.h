@@ -31,8 +31,8 @@ class Executor {
 public:
     // The machine as tiling functions see it: one core for each thread, and its Unified Buffer (core.h).
     virtual ms_ascend_ops::Platform Platform() const = 0;
-    // How much of the Unified Buffer tiling functions are told of; 0: all. With as much as the chip has, rows that need
-    // several tiles are summed up in the same pieces as there, to the bit.
+    // Sets how much of the Unified Buffer tiling functions are told of; 0: all. With as much as the chip has, rows that
+    // need several tiles are summed up in the same pieces as there, to the bit.
     virtual void SetUbBytes(uint32_t bytes) = 0;
 
     // Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this

@@ -25,7 +25,7 @@ uint32_t StripOf(const Group& group)
 
 constexpr uint32_t WIDE_BYTES = 8 * 1024;
 
-// As many units as leave the steps without code, which touch so much of each, within the L1 data cache.
+// Returns as many units as keep the steps without code, which touch so much of each, within the L1 data cache.
 uint32_t WideStrip(uint32_t strip, uint32_t bytes)
 {
     const uint32_t most = bytes == 0 ? WIDE_BYTES : WIDE_BYTES / bytes;
@@ -145,7 +145,7 @@ void Lowering::CompileLoop(const FusedLoop& loop)
     lastGroup_ = alone ? NO_GROUP : loop.group;
 }
 
-// Of a loop that is nothing but one: the instruction; else null.
+// Returns the instruction of a loop that is nothing but one; else null.
 const Instruction* Lowering::OnlyInstruction(const FusedLoop& loop) const
 {
     const bool only =

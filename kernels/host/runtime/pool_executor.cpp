@@ -62,7 +62,7 @@ struct CallersThreads {
 };
 thread_local CallersThreads t_callersThreads;
 
-// Which launches wait for all cores, by the hashes of their forms. The calling thread's own.
+// Remembers which launches wait for all cores, by the hashes of their forms. Each calling thread has its own.
 class WaitingLaunches {
 public:
     static WaitingLaunches& OfCaller()
@@ -154,7 +154,7 @@ std::atomic<uint32_t> g_threadNum{0};
 thread_local uint32_t t_threadNum = 0;
 std::atomic<uint32_t> g_ubBytes{0};
 
-// Of all tensors.
+// Returns the bytes of all tensors.
 uint64_t BytesOf(const ms_ascend_ops::LaunchMemory& memory)
 {
     uint64_t bytes = 0;

@@ -18,7 +18,7 @@ namespace host {
 
 namespace {
 
-// Which operand of an instruction lies in global memory, where every tile has another address.
+// Returns the operand of an instruction that lies in global memory, where every tile has another address.
 uint32_t GmOperand(const Instruction& instruction)
 {
     switch (instruction.kind) {

@@ -51,7 +51,7 @@ public:
     }
 
 private:
-    // Whether the block is this thread's to run. A job that has ended has none left.
+    // Says whether the block is this thread's to run. A job that has ended has none left.
     bool Begin(uint64_t epoch, uint32_t blockIdx)
     {
         std::lock_guard<std::mutex> lock(mutex_);

@@ -256,7 +256,7 @@ struct NibbleSums {
         for (uint32_t part = 0; part < groups * (GROUP / STEP); ++part) {
             const int8_t* const some = from + part / (GROUP / STEP) * stride + part % (GROUP / STEP) * STEP;
             const __m256i parted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(LoadFactors(some), order), 0xd8);
-            // Of 16 factors, the second half of either is zeros, which the next part takes the place of.
+            // With 16 factors, the second half of either is zeros, which the next part replaces.
             _mm_storeu_si128(reinterpret_cast<__m128i*>(even + part * (STEP / 2)), _mm256_castsi256_si128(parted));
             _mm_storeu_si128(reinterpret_cast<__m128i*>(odd + part * (STEP / 2)), _mm256_extracti128_si256(parted, 1));
         }
@@ -330,7 +330,7 @@ struct NibbleSums {
 #endif
 
 private:
-    // Those of a group, or of 32 of its numbers.
+    // Loads the factors of a group, or of 32 of its numbers.
     static HOST_INLINE __m256i LoadFactors(const int8_t* from)
     {
         if constexpr (GROUP == 16) {

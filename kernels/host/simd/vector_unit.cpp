@@ -93,7 +93,7 @@ void FillCast(VectorUnit& unit, ElementType to, ElementType from)
     entry[1] = RunCast<To, From, true>;
 }
 
-// Of AMD's CPUs Zen 4 was measured.
+// Among AMD's CPUs, Zen 4 was measured.
 bool IsAmd()
 {
 #if defined(__x86_64__)

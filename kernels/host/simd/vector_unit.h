@@ -126,7 +126,7 @@ struct PackedProduct {
     float* y;
 };
 
-// How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
+// Says how a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 

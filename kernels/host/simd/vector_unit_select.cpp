@@ -63,7 +63,7 @@ std::vector<Level> Levels()
             {"x86-64-v3", hasV3, &x86_64_v3::Table},
             {"x86-64-v2", true, &x86_64_v2::Table}};
 #elif defined(HOST_PORTABLE_AARCH64)
-    // As Linux numbers them; headers of older systems do not know all.
+    // The numbers are Linux's; headers of older systems do not know all.
     const auto has = [](unsigned long word, unsigned int bit) { return (getauxval(word) >> bit & 1) != 0; };
     const bool hasDotprod = has(AT_HWCAP, 20);
     return {

@@ -279,7 +279,7 @@ Observer& TheObserver()
 }  // namespace host
 }  // namespace AscendC
 
-// What ms_ascend_ops/profiler/worker.py calls, beside binding/c_api.h.
+// ms_ascend_ops/profiler/worker.py calls these, beside binding/c_api.h.
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -305,7 +305,7 @@ void MsAscendTraceSetTiling(const char* field, int64_t value)
     AscendC::host::TheSettings().tiling[field] = value;
 }
 
-// Of the last launch.
+// These tell of the last launch.
 uint32_t MsAscendTraceCoreCount(void)
 {
     return AscendC::host::g_recorder.CoreCount();

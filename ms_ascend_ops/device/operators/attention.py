@@ -17,7 +17,7 @@ _ADD_FIRST = 1  # pseType: what is added to the scores is scaled, too
 
 @dataclass(frozen=True)
 class _Rule:
-    """Which keys a query sees, and what else happens to scores."""
+    """Says which keys a query sees, and what else happens to scores."""
 
     scale: float
     mode: int = 0

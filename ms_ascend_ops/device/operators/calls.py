@@ -26,7 +26,7 @@ def read_call(data: bytes) -> tuple[str, list[Any]]:
 
 
 class _Reader:
-    """Where a call has been read up to."""
+    """Keeps where a call has been read up to."""
 
     def __init__(self, data: bytes):
         self.data = data

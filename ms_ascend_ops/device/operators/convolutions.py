@@ -14,7 +14,7 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 @dataclass(frozen=True)
 class _Window:
-    """How the window of a convolution moves."""
+    """Describes how the window of a convolution moves."""
 
     stride: Sequence[int]
     padding: Sequence[int]

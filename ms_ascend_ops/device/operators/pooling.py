@@ -21,7 +21,7 @@ class _Place:
 
 
 class _Pooling:
-    """How the window of a pooling moves: over the last two or three dimensions."""
+    """Describes how the window of a pooling moves: over the last two or three dimensions."""
 
     def __init__(
         self,

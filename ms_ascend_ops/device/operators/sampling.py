@@ -13,7 +13,7 @@ from ms_ascend_ops.device.operators.memory import Array
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a grid looks, in pixels; interpolation 0: linear, 1: nearest; padding 0: zeros, 1: the border."""
+    """Says where a grid looks, in pixels; interpolation 0: linear, 1: nearest; padding 0: zeros, 1: the border."""
 
     row: Array
     column: Array

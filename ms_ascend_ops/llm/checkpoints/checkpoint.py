@@ -1,4 +1,4 @@
-"""What every reader gives: a configuration, named weights that are read when they are asked for, and the text side."""
+"""Holds what every reader gives: a configuration, named weights that are read on demand, and the text side."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a weight lies: a tensor of the file, rows of it, and the shape of these."""
+    """Says where a weight lies: a tensor of the file, rows of it, and the shape of these."""
 
     stored: str
     rows: slice

@@ -1,4 +1,4 @@
-"""How a tokenizer of byte-level BPE cuts a text before it merges pairs, by the name that GGUF files have for it.
+"""Cuts a text as tokenizers of byte-level BPE do before they merge pairs, by the name that GGUF files have for it.
 
 The names, and what follows from them beside the cut, are llama.cpp's.
 """

@@ -116,7 +116,7 @@ class QuantizedMatrix:
         return half if (half.astype(np.float32) == exact).all() else exact
 
     def _product_groups(self, part: Array) -> Array:
-        """Of each of the product's groups, which have at most 1024 columns where they are not whole rows."""
+        """Returns the product's groups, which have at most 1024 columns where they are not whole rows."""
         if self.group <= _MOST_GROUP or self.group == self.shape[1] or not self.fits_product:
             return part
         pieces = self.group // _STEP

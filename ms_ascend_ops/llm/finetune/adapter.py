@@ -45,7 +45,7 @@ _PLAIN: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Lora:
-    """What an adapter is like.
+    """Describes an adapter.
 
     rank: columns of B, rows of A. alpha: the product is multiplied by alpha / rank. targets: the layers that have one.
     """

@@ -1,4 +1,4 @@
-"""What an interrupted training has learned, in a file beside its output."""
+"""Keeps what an interrupted training has learned, in a file beside its output."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _PARTS = ("parameter", "mean", "square")  # of each parameter, what is kept of a
 
 @dataclass(frozen=True)
 class Training:
-    """How to train.
+    """Says how to train.
 
     batch: examples of a step, of all processes together. micro_batch: of them at once, in one process; gradients are
     added up. rate: of learning, reached after `warmup` steps, from where it falls to 0 as a cosine. decay: of weights
@@ -59,7 +59,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Step:
-    """What came of a step: the mean loss of a token, in nats, before it; how many tokens; the norm of the gradient."""
+    """Holds a step's results: the mean loss of a token, in nats, before it; how many tokens; the gradient's norm."""
 
     loss: float
     tokens: int

@@ -1,4 +1,4 @@
-"""What was trained, as an adapter or as a model."""
+"""Writes what was trained, as an adapter or as a model."""
 
 from __future__ import annotations
 

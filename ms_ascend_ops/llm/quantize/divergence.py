@@ -1,4 +1,4 @@
-"""How far the predictions of two networks lie apart: the mean Kullback-Leibler divergence of their next tokens."""
+"""Measures how far two networks' predictions lie apart: the mean Kullback-Leibler divergence of their next tokens."""
 
 from __future__ import annotations
 

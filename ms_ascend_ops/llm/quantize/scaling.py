@@ -31,7 +31,7 @@ _LEAST = 1e-4  # of a factor: what hardly ever is anything but 0 says nothing ab
 
 @dataclass
 class Calibration:
-    """What a unit's matrices are multiplied with: the mean magnitude of each column, and some rows."""
+    """Keeps what a unit's matrices are multiplied with: the mean magnitude of each column, and some rows."""
 
     magnitude: Array
     rows: Array

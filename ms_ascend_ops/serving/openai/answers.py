@@ -24,7 +24,7 @@ __all__ = ["ChatForm", "CompletionForm", "answer_of"]
 
 
 class CompletionForm:
-    """How texts that are continued are answered.
+    """Answers with texts that are continued.
 
     Args:
         tokenizer: of the model.
@@ -71,7 +71,7 @@ class CompletionForm:
 
 
 class ChatForm:
-    """How conversations are answered.
+    """Answers conversations.
 
     Args:
         tokenizer: of the model.

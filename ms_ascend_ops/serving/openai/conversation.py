@@ -23,7 +23,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @dataclass(frozen=True)
 class Tools:
-    """What a model may call.
+    """Lists what a model may call.
 
     choice: "auto", "none", "required", or the name of the only one.
     """

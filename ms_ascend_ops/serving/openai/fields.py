@@ -37,7 +37,7 @@ _COMMON = (
 
 @dataclass(frozen=True)
 class Options:
-    """What completions and chats have in common."""
+    """Holds the options that completions and chats have in common."""
 
     model: str
     most: int | None  # tokens
