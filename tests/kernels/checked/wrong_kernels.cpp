@@ -447,6 +447,7 @@ void OneCore(Kernel& k)
             k.out.EnQue(result);
             result = k.out.DeQue<float>();
         }
+        k.stored = true;
         DataCopy(k.y, result, COUNT);
         k.out.FreeTensor(result);
     }
