@@ -129,3 +129,18 @@ def test_values_and_gradients(mode, name, attributes, row):
         value = np.array([difference(exactly, exact, place, at) for at in zip(*some, strict=True)])
         allowed = tolerance * np.abs(numpy(gradient)).max()
         np.testing.assert_allclose(numpy(gradient)[some], value, 0, allowed, err_msg=f"d{given[place].name}")
+
+
+@pytest.mark.parametrize("function", [ops.linear_silu_mul, ops.linear_gelu_mul], ids=lambda one: one.__name__)
+def test_rows_of_any_dims(function):
+    """Rows of all batches are one matrix, in gradients, too; a vector is one row."""
+    rng = np.random.default_rng(0)
+    x, *weights = (tensor(rng.normal(size=shape), "float32") for shape in ((6, 16), (8, 16), (8, 16)))
+    gradient = ms.grad(lambda x, *weights: function(x, *weights).square().sum(), (0, 1, 2))
+    expected, gradients = numpy(function(x, *weights)), [numpy(one) for one in gradient(x, *weights)]
+    np.testing.assert_allclose(numpy(function(x[0], *weights)), expected[0], 1e-5, 1e-5)
+    wide = x.reshape(2, 3, 16)
+    np.testing.assert_allclose(numpy(function(wide, *weights)), expected.reshape(2, 3, 8), 1e-5, 1e-5)
+    for found, one in zip(gradient(wide, *weights), gradients, strict=True):
+        np.testing.assert_allclose(numpy(found).reshape(one.shape), one, 1e-4, 1e-4)
+    assert gradient(wide, *weights)[0].shape == wide.shape
