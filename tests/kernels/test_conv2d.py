@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_ascend_ops.convolution import inputs_first, whole_gradient_of_x
-from ms_ascend_ops.library import native
+from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS
@@ -120,6 +120,31 @@ def test_any_geometry(sizes, stride, pad, dilation, groups, dtype, data_format, 
         "stride": stride, "pad": pad, "dilation": dilation, "groups": groups
     })  # fmt: skip
     check(case, (dtype, dtype), data_format, False, flip=flip, chip=chip)
+
+
+# Enough work for several threads, and a square weight, which the gradient of x takes as it is.
+ALIKE = ((1, 40, 30, 40, 40, (3, 3)), {"pad": (1, 1, 1, 1)})
+OF_X = {"flip_weight": True, "transposed_weight": True}
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("case", [ALIKE, CASES[15]], ids=["one group", "depthwise"])
+def test_results_do_not_depend_on_the_number_of_threads(case, dtype, data_format):
+    rng = np.random.default_rng(0)
+    attributes = reference.attributes(**case[1], data_format=data_format)
+    x, weight = arrays(rng, case, data_format)
+    results, before = [], get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            y = launch("conv2d", [x, weight, None], [dtype, dtype, None], **attributes)[0][0]
+            (dx,), _ = launch("conv2d", [y, weight, None], [dtype, dtype, None], **attributes, **OF_X)
+            results.append((y, dx, *launch("conv2d_grad", [y, x, weight], [dtype] * 3, **attributes)[0]))
+    finally:
+        set_num_threads(before)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_shapes_that_the_rules_do_not_know():

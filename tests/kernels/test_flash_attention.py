@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
 from tests.cover import cover
@@ -126,3 +127,27 @@ def test_mask(sizes, mask_sizes, types):
     golden, terms = (f(*exact, scale=0.3) for f in (reference.backward, reference.backward_terms))
     for result, value, term in zip(results, golden, terms, strict=True):
         assert_accurate(result, value, dtype, term * TERMS[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_results_do_not_depend_on_the_number_of_threads(dtype):
+    rng = np.random.default_rng(0)
+    inputs = [draw(rng, shape) for shape in shapes((2, 4, 2, 150, 300, 32, 32), "BNSD")]
+    lse, delta = np.full((2, 4, 150), 5.0), np.zeros((2, 4, 150))
+    results = []
+    before = get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            forward, _ = launch("flash_attention", [*inputs[:3], None], [dtype] * 4, causal=True)
+            backward, _ = launch(
+                "flash_attention_grad",
+                [inputs[3], *inputs[:3], lse, delta, None],
+                [dtype] * 4 + ["float32"] * 3,
+                causal=True,
+            )
+            results.append([*forward, *backward])
+    finally:
+        set_num_threads(before)
+    for one, several in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, several)

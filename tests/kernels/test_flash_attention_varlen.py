@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS
@@ -124,3 +125,18 @@ def test_wrong_lengths_stop_the_kernel(queries, keys):
         attend([*inputs, np.array(queries), np.array(keys)], "float32")
     (out, _), _ = attend([*inputs, np.array([3, 4, 6]), np.array([3, 4, 6])], "float32")
     np.testing.assert_array_equal(out, 1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_results_do_not_depend_on_the_number_of_threads(dtype):
+    inputs = arrays(np.random.default_rng(0), (4, 2, 32, 32, [150, 7, 20], [300, 1, 40]))
+    results, before = [], get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            forward, _ = attend(inputs[1:], dtype, causal=True)
+            results.append([*forward, *differentiate(inputs, *forward, dtype, causal=True)[0]])
+    finally:
+        set_num_threads(before)
+    for one, several in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, several)
