@@ -25,7 +25,6 @@ FILES = {
     "ms_ascend_ops/ops/{name}.py": "function.py.txt",
     "tests/reference/{name}.py": "reference.py.txt",
     "tests/kernels/test_{name}.py": "kernel_test.py.txt",
-    "tests/ops/test_{name}.py": "function_test.py.txt",
     "samples/ops/{name}.py": "samples.py.txt",
 }
 # With --like these are copies of the operator's own. One that has a layer gets one, too.
@@ -89,7 +88,7 @@ def new(name: str, model: str | None, into: Path) -> None:
         click.echo(f"changed  {path}")
     _format([into / path for path in texts])
     click.echo(f"\nNow:  cd {into}\n      bash build.sh host")
-    click.echo(f"      python -m pytest tests/kernels/test_{name}.py tests/ops/test_{name}.py")
+    click.echo(f"      python -m pytest tests/kernels/test_{name}.py tests/ops -k {name}")
     click.echo("      python -m ms_ascend_ops operators --write docs/operators.md")
     click.echo("Then change it into what you need: docs/new_operator.md goes through the files.")
 

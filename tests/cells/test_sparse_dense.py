@@ -1,4 +1,6 @@
 import math
+from contextlib import nullcontext
+from itertools import product
 
 import mindspore as ms
 import numpy as np
@@ -8,10 +10,12 @@ from mindspore import Tensor, nn
 from ms_ascend_ops import SparseDense
 from ms_ascend_ops.sparse import CSR, LAYER_METHODS, THRESHOLDS, Thresholds
 from tests.acceptance import assert_close
+from tests.modes import graph_mode
 from tests.tensors import numpy
 
 # Sums of 12 products of numbers about 1 at most, in float32 and in another order, are 1e-6 apart.
 CLOSE = {"rtol": 1e-5, "atol": 2e-6}
+GRAPHS = ("direct", "blocks")  # have a kernel of their own
 
 
 class _Loss(nn.Cell):
@@ -32,12 +36,10 @@ def dense():
     return layer
 
 
-@pytest.mark.parametrize("method", LAYER_METHODS)
-@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+@pytest.mark.parametrize(("mode", "method"), [*product(["pynative"], LAYER_METHODS), *product(["graph"], GRAPHS)])
 def test_as_a_dense_layer(dense, mode, method):
     """Also its gradients, of the values that the weight has."""
-    ms.set_context(mode=mode)
-    try:
+    with graph_mode() if mode == "graph" else nullcontext():
         sparse = SparseDense.of(dense, method=method)
         assert sparse.method(6).name == method
         x = Tensor(np.random.default_rng(1).normal(size=(2, 3, 12)).astype(np.float32))
@@ -52,8 +54,6 @@ def test_as_a_dense_layer(dense, mode, method):
             (dx, numpy(dx2)), (dbias, numpy(dbias2)), (dvalues, numpy(dweight)[rows, columns]),
         ):  # fmt: skip
             assert_close(numpy(found), expected, **CLOSE)
-    finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
 
 
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
@@ -79,23 +79,19 @@ def test_the_table_chooses_by_the_rows_of_x(monkeypatch):
     assert direct == [(32, 5)]
 
 
-@pytest.mark.parametrize("method", LAYER_METHODS)
-@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+@pytest.mark.parametrize(("mode", "method"), [*product(["pynative"], LAYER_METHODS), ("graph", "direct")])
 def test_a_checkpoint_of_another_pattern(tmp_path, mode, method):
     """Of as many values, loaded after a first call: its product, also where the layer had placed those of before."""
     rng = np.random.default_rng(0)
     weights = [rng.permutation(np.concatenate((np.arange(1, 41), np.zeros(440)))).reshape(20, 24) for _ in range(2)]
     before, after = (SparseDense(weight.astype(np.float32), method=method) for weight in weights)
     x = np.arange(5 * 24, dtype=np.float32).reshape(5, 24) % 7
-    ms.set_context(mode=mode)
-    try:
+    with graph_mode() if mode == "graph" else nullcontext():
         np.testing.assert_array_equal(numpy(before(Tensor(x))), x @ weights[0].T)
         path = str(tmp_path / "after.ckpt")
         ms.save_checkpoint(after, path)
         assert ms.load_param_into_net(before, ms.load_checkpoint(path)) == ([], [])
         np.testing.assert_array_equal(numpy(before(Tensor(x))), x @ weights[1].T)
-    finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
 
 
 def test_a_checkpoint_of_other_blocks_is_an_error(tmp_path):
@@ -134,8 +130,7 @@ class _Network(nn.Cell):
         return self.head(self.gate(x))
 
 
-@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
-def test_replacing_layers_of_a_network(tmp_path, mode):
+def test_replacing_layers_of_a_network(tmp_path):
     """By layers that compute the same with weights that are pruned in the same method, and are trained and saved."""
     network, ids = _Network(), Tensor(np.arange(6, dtype=np.int32).reshape(2, 3))
     weights = [numpy(layer.weight) for layer in network.layers]
@@ -148,11 +143,7 @@ def test_replacing_layers_of_a_network(tmp_path, mode):
         np.testing.assert_array_equal(kept[kept != 0], weight[kept != 0])
         other.weight.set_data(Tensor(kept))
     pruned.layers[0].bias.set_data(network.layers[0].bias)
-    ms.set_context(mode=mode)
-    try:
-        assert_close(numpy(network(ids)), numpy(pruned(ids)), **CLOSE)
-    finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert_close(numpy(network(ids)), numpy(pruned(ids)), **CLOSE)
     trained = {p.name for p in network.trainable_params()}
     assert {"layers.0.weight", "layers.0.bias", "layers.1.weight"} <= trained
     ms.save_checkpoint(network, str(tmp_path / "pruned.ckpt"))

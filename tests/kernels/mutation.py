@@ -117,7 +117,7 @@ def run_cases(mutation: Mutation, cases: list[str], cwd: Path, variables: dict[s
     if done.returncode == VIOLATION_STATUS and rule:
         place = re.search(r"(\S+:\d+: \w+) on core", done.stderr)
         return Outcome(mutation, rule[1], place[1] if place else "")
-    if done.returncode == FAILED and "AssertionError" in done.stdout:
+    if done.returncode == FAILED and re.search("AssertionError|DID NOT RAISE", done.stdout):
         test = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
         return Outcome(mutation, VALUE, test[1] if test else "")
     if done.returncode < 0:

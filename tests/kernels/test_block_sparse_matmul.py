@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS
@@ -52,17 +51,3 @@ def test_patterns_that_are_wrong(ends, indices):
         multiply([ends, indices, np.ones((2, 16, 16)), dense], "float32")
     with pytest.raises(RuntimeError, match="block_sparse_matmul_grad"):
         gradient([np.ones((32, 6)), ends, indices, dense], "float32")
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_results_do_not_depend_on_the_number_of_threads(dtype):
-    rng = np.random.default_rng(0)
-    inputs = arrays(rng, [30, 0, 3, 20], 30, 100)
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(multiply(inputs, dtype)[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)

@@ -83,26 +83,12 @@ def test_special_values(dtype, form):
     assert_accurate(dx, golden, dtype)
 
 
-def test_nan_stays_where_it_is():
-    x = np.linspace(-3, 3, 1000)
-    x[[7, 500]] = np.nan
-    (y,), _ = launch("gelu", [x], ["float32"])
-    assert np.flatnonzero(np.isnan(y)).tolist() == [7, 500]
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_subnormal_inputs(form):
     """Half of them: to the next subnormal number."""
     x = np.arange(-9, 10) * 2.0**-149
     (y,), (rounded,) = launch("gelu", [x], ["float32"], approximate=form)
     assert np.abs(y - rounded / 2).max() <= 2.0**-149
-
-
-def test_empty():
-    (y,), _ = launch("gelu", [np.zeros((0, 3))], ["float32"])
-    assert y.shape == (0, 3)
-    (dx,), _ = launch("gelu_grad", [np.zeros((0, 3))] * 2, ["float32"] * 2)
-    assert dx.shape == (0, 3)
 
 
 # Bytes of the Unified Buffer for an element: moved tensors twice, in float too if they are not, and scratch. The tanh

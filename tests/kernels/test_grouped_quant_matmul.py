@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.native import launch
@@ -64,31 +63,3 @@ def test_scales_of_other_groups_have_no_part():
 def test_ends_that_are_wrong(ends):
     with pytest.raises(RuntimeError, match="grouped_quant_matmul"):
         run([np.ones((5, 4)), np.ones((3, 6, 4)), np.ones((3, 6)), ends, None], "float32")
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    inputs = arrays(np.random.default_rng(0), (96, 700, [70, 0, 3, 200]), 1)
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(run(inputs, "float16")[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ([(2, 64), (3, 5, 32), (3, 5), (3,)], r"weight.shape\[2\] must equal x.shape\[-1\]"),
-        ([(2, 64), (3, 5, 64), (3, 4), (3,)], r"scale.shape\[1\] must equal weight.shape\[1\]"),
-        ([(2, 64), (3, 5, 64), (3, 5), (2,)], r"group_list.shape\[0\] must equal weight.shape\[0\]"),
-        ([(1, 131072), (1, 5, 131072), (1, 5), (1,)], r"the columns of x must be at most 131071, got 131072"),
-    ],
-)
-def test_shapes_that_do_not_fit(shapes, message):
-    dtypes = (np.int8, np.int8, np.float32, np.int32)
-    arrays = [np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    with pytest.raises(ValueError, match=message):
-        native().launch("grouped_quant_matmul", [*arrays, None], [np.zeros((len(arrays[0]), 5), np.float32)], {})

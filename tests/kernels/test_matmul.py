@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.inputs import draw
@@ -96,27 +95,6 @@ def test_epilogues(case, types, activation, has_bias):
     magnitudes = (None if values is None else np.abs(values) for values in rounded)
     terms = reference.forward(*magnitudes, transpose_weight=True)
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
-
-
-def test_weights_of_another_batch():
-    arrays_ = [np.zeros(shape, np.float32) for shape in ((2, 3, 4), (3, 4, 5), (2, 3, 5))]
-    with pytest.raises(ValueError, match="matmul"):
-        native().launch("matmul", [*arrays_[:2], None], arrays_[2:], {})
-
-
-@pytest.mark.parametrize("activation", ["none", "gelu"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-def test_results_do_not_depend_on_the_number_of_threads(types, activation):
-    rng = np.random.default_rng(0)
-    inputs = [draw(rng, (150, 260)), draw(rng, (260, 700)), draw(rng, (700,))]
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(launch("matmul", inputs, [types[0], *types], activation=activation)[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)
 
 
 # Products of a few rows, and of more; the path that results go to follows.

@@ -1,9 +1,7 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate, assert_close
 from tests.cover import cover
 from tests.inputs import draw
@@ -123,48 +121,3 @@ def test_special_values():
     assert np.isnan(changed[1]).all()
     assert (changed[3, 0], of_changed[3, 0]) == (1, 2)
     np.testing.assert_array_equal(changed[4], 0)
-
-
-def test_gradient_reference_is_the_derivative():
-    rng = np.random.default_rng(0)
-    x, dweights = rng.normal(size=(2, 6)), rng.normal(size=(2, 3))
-    for scoring in ("softmax", "sigmoid"):
-        for renormalize in (True, False):
-            attributes = {"k": 3, "scoring": scoring, "renormalize": renormalize, "scale": 1.5}
-            experts = reference.forward(x, **attributes)[1]
-            gradient = reference.backward(dweights, x, experts, **attributes)
-            for i in np.ndindex(gradient.shape):
-                sums = []
-                for step in (1e-6, -1e-6):
-                    moved = x.copy()
-                    moved[i] += step
-                    sums.append((reference.weights_of(moved, experts, **attributes) * dweights).sum())
-                assert np.isclose(gradient[i], (sums[0] - sums[1]) / 2e-6, rtol=1e-6, atol=1e-8)
-
-
-BAD = [
-    ({"k": 9}, "k must be at most the experts"),
-    ({"group_count": 3}, "group_count must divide"),
-    ({"group_count": 2, "k_group": 3}, "k_group must be at most group_count"),
-    ({"group_count": 4, "k_group": 1, "k": 3}, "k must be at most the experts"),
-    ({"group_count": 8, "group_score": "top2"}, "two experts"),
-]
-
-
-@pytest.mark.parametrize(("attributes", "message"), BAD)
-def test_bad_attributes(attributes, message):
-    with pytest.raises(ValueError, match=message):
-        gate(np.zeros((2, 8)), None, TYPES[2], **attributes)
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    rng = np.random.default_rng(0)
-    x, results, before = rng.normal(size=(900, 60)), [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(gate(x, None, TYPES[1], k=4, group_count=4, k_group=2)[0])
-    finally:
-        set_num_threads(before)
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)

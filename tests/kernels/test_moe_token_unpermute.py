@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate, assert_close
 from tests.cover import cover
 from tests.inputs import draw
@@ -87,16 +86,3 @@ def test_nan_stays_with_its_token():
     (y,), _ = add_up([permuted, places, probs], ("float32", "float32"))
     assert np.isnan(y[3]).all()
     assert_close(np.delete(y, 3, 0), np.delete(expected, 3, 0), rtol=1e-5, atol=1e-5)
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    inputs, types = arrays(np.random.default_rng(0), (200, 4, 333), True), ("bfloat16", "float32")
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append([*add_up(inputs[1:], types)[0], *differentiate(inputs, types)[0]])
-    finally:
-        set_num_threads(before)
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.inputs import draw
@@ -51,30 +50,3 @@ def test_sums_are_exact(rows, k):
     (y,), _ = run([x, weight, np.ones(24), None, None], "float32")
     exact = x @ weight.T
     np.testing.assert_array_equal(y, exact.astype(np.float32))
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    inputs = arrays(np.random.default_rng(0), ((150,), 300, 96), 1, 1)
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(run(inputs, "float16")[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ([(2, 64), (5, 32), (5,)], r"weight.shape\[1\] must equal x.shape\[-1\]"),
-        ([(2, 64), (5, 64), (4,)], r"scale.shape\[0\] must equal weight.shape\[0\]"),
-        ([(1, 131072), (5, 131072), (5,)], r"the columns of x must be at most 131071, got 131072"),
-    ],
-)
-def test_shapes_that_do_not_fit(shapes, message):
-    dtypes = (np.int8, np.int8, np.float32)
-    x, weight, scale = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-    with pytest.raises(ValueError, match=message):
-        native().launch("quant_matmul", [x, weight, scale, None, None], [np.zeros((len(x), 5), np.float32)], {})

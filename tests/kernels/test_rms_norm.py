@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
@@ -52,47 +51,6 @@ def test_gradient(shape, types, scheme):
     dx_terms, dgamma_terms = reference.backward_terms(*exact)
     assert_accurate(dx, golden_dx, types[0], dx_terms)
     assert_accurate(dgamma, golden_dgamma, types[1], dgamma_terms)
-
-
-def test_gradient_reference_is_the_derivative():
-    rng = np.random.default_rng(0)
-    x, gamma, dy, drstd = rng.normal(size=(3, 5)), rng.normal(size=5), rng.normal(size=(3, 5)), rng.normal(size=(3, 1))
-
-    def loss(x, gamma):
-        y, rstd = reference.forward(x, gamma, 1e-3, "one_plus_gamma")
-        return np.sum(dy * y) + np.sum(drstd * rstd)
-
-    dx, dgamma = reference.backward(dy, drstd, x, gamma, 1e-3, "one_plus_gamma")
-    step = 1e-6
-    for i in np.ndindex(x.shape):
-        moved = np.zeros_like(x)
-        moved[i] = step
-        assert np.isclose(dx[i], (loss(x + moved, gamma) - loss(x - moved, gamma)) / (2 * step), rtol=1e-6, atol=1e-8)
-    for j in range(gamma.size):
-        moved = np.zeros_like(gamma)
-        moved[j] = step
-        assert np.isclose(
-            dgamma[j], (loss(x, gamma + moved) - loss(x, gamma - moved)) / (2 * step), rtol=1e-6, atol=1e-8
-        )
-
-
-def test_zero_rows():
-    (y, rstd), _ = launch("rms_norm", [np.zeros((0, 8)), np.ones(8)], ("float32", "float32"))
-    assert y.shape == (0, 8)
-    assert rstd.shape == (0, 1)
-    inputs = [np.zeros((0, 8)), np.zeros((0, 1)), np.zeros((0, 8)), np.zeros((0, 1)), np.ones(8)]
-    (_, dgamma), _ = launch("rms_norm_grad", inputs, ["float32"] * 5)
-    assert np.array_equal(dgamma, np.zeros(8))  # the sum of no rows
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_special_values_stay_in_their_row(value):
-    x = np.random.default_rng(0).normal(size=(3, 100))
-    x[1, 37] = value
-    (y, rstd), rounded = launch("rms_norm", [x, np.ones(100)], ("float32", "float32"))
-    golden_y, golden_rstd = reference.forward(*rounded)
-    assert_accurate(y, golden_y, "float32")
-    assert_accurate(rstd, golden_rstd, "float32")
 
 
 def test_squares_beyond_float32():

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
 from ms_ascend_ops.sliced import LANES, SlicedPattern
 from tests.acceptance import assert_accurate
 from tests.cover import cover
@@ -93,19 +92,6 @@ def test_patterns_that_are_wrong(name, place, value):
         tensors[place][2, 63] = value
     with pytest.raises(RuntimeError, match="sliced_sparse_matmul"):
         multiply(tensors, "float32")
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_results_do_not_depend_on_the_number_of_threads(dtype):
-    tensors = inputs(*arrays(np.random.default_rng(0), [90, 0, 300, *range(150)], 400, 2, 30))
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            results.append(multiply(tensors, dtype)[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)
 
 
 def test_elements_that_nobody_names_change_nothing():

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.dtypes import FLOATS, STORAGE, decode
@@ -109,21 +108,3 @@ def test_patterns_that_are_wrong(ends, indices):
         multiply([ends, indices, np.ones(5), dense], "float32")
     with pytest.raises(RuntimeError, match="sparse_matmul_grad"):
         gradient([np.ones((3, 6)), ends, indices, dense], "float32")
-
-
-@pytest.mark.parametrize("chip", [0, 1])
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_results_do_not_depend_on_the_number_of_threads(dtype, chip):
-    rng = np.random.default_rng(0)
-    inputs = arrays(rng, [700, 0, 3, 200, 1, 90], 800, 200)
-    dy = draw(rng, (6, 200))
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            with tiles_of_a_chip(chip):
-                results.append((multiply(inputs, dtype)[0][0], gradient([dy, *inputs[:2], inputs[3]], dtype)[0][0]))
-    finally:
-        set_num_threads(before)
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)

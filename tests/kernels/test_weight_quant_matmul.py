@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.inputs import draw
@@ -205,34 +205,3 @@ def test_rounded_rows_are_what_they_are_alone(name, bits, rows):
     together = launch(name, inputs, dtypes, quantize_x="int8")[0][0]
     alone = [launch(name, [row[None], *inputs[1:]], dtypes, quantize_x="int8")[0][0] for row in inputs[0]]
     np.testing.assert_array_equal(together, np.concatenate(alone))
-
-
-@pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])
-@pytest.mark.parametrize("case", [((1,), 70, 576, 32), ((40,), 70, 576, 32)])
-def test_results_do_not_depend_on_the_number_of_threads(case, name):
-    inputs = arrays(np.random.default_rng(0), case, 4, 1, 1)
-    results, before = [], get_num_threads()
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            dtypes = ["float32", "int8", "float16", "float16", "float32"]
-            results.append(launch(name, inputs, dtypes)[0][0])
-    finally:
-        set_num_threads(before)
-    np.testing.assert_array_equal(*results)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ([(1, 96), (5, 32), (5, 1)], "a byte of the weight must hold 1 or 2 numbers, got 3"),
-        ([(1, 96), (5, 96), (5, 12)], "a group must have a multiple of 16 numbers, or be a whole row, got 8"),
-        ([(1, 65), (5, 32), (5, 1)], "must be a multiple of"),
-        ([(1, 64), (5, 64), (4, 2)], r"scale.shape\[0\] must equal weight.shape\[0\]"),
-    ],
-)
-def test_shapes_that_do_not_fit(shapes, message):
-    dtypes = (np.float32, np.int8, np.float16)
-    x, weight, scale = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-    with pytest.raises(ValueError, match=message):
-        native().launch("weight_quant_matmul", [x, weight, scale, None, None], [np.zeros((1, 5), np.float32)], {})

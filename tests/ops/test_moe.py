@@ -1,7 +1,5 @@
 """The functions of a mixture of experts: gating, the order of experts, grouped products."""
 
-import re
-
 import mindspore as ms
 import numpy as np
 import pytest
@@ -14,25 +12,10 @@ from tests.inputs import draw
 from tests.modes import MODES, combinations, run
 from tests.reference import (
     grouped_matmul,
-    grouped_quant_matmul,
-    moe_gating_top_k,
     moe_token_permute,
     moe_token_unpermute,
 )
 from tests.tensors import dtype_name, numpy, tensor
-
-
-@pytest.mark.parametrize(("mode", "dtype"), combinations(FLOATS))
-def test_grouped_quant_matmul(mode, dtype):
-    rng = np.random.default_rng(0)
-    ends = Tensor(np.array([2, 2, 9, 10], np.int32))
-    x, weight = (Tensor(rng.integers(-127, 128, shape).astype(np.int8)) for shape in ((5, 2, 6), (4, 8, 6)))
-    scale, row_scale = tensor(rng.uniform(0.5, 1, (4, 8)) / 300, dtype), tensor(rng.uniform(0.5, 1, (5, 2)), "float32")
-    y = run(mode, ops.grouped_quant_matmul, (x, weight, scale, ends, row_scale))
-    exact = [numpy(x).reshape(10, 6), numpy(weight), numpy(scale), numpy(ends), numpy(row_scale).reshape(10)]
-    golden = grouped_quant_matmul.forward(*exact)
-    assert dtype_name(y) == dtype
-    assert_accurate(numpy(y).reshape(10, 8), golden, dtype, 4 * np.abs(golden))
 
 
 @pytest.mark.parametrize(("mode", "dtype", "transposed"), combinations(FLOATS, [False, True]))
@@ -101,77 +84,3 @@ def test_unpermute_without_weights(mode):
     drows = run(mode, ms.grad(total, 0), (rows, places))
     expected = moe_token_unpermute.backward(2 * golden, numpy(rows), numpy(places))[0]
     assert_close(numpy(drows), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("mode", "scoring", "has_bias"), combinations(["softmax", "sigmoid"], [True, False]))
-def test_gating(mode, scoring, has_bias):
-    rng = np.random.default_rng(0)
-    x, bias = tensor(draw(rng, (2, 5, 12)), "float32"), tensor(rng.normal(size=12) / 5, "float32") if has_bias else None
-    attributes = {"k": 3, "scoring": scoring, "group_count": 4, "k_group": 2, "group_score": "top2", "scale": 2.0}
-    rest = (3, scoring, True, 4, 2, "top2", 2.0)
-
-    def gate(x):
-        return ops.moe_gating_top_k(x, bias, *rest)
-
-    weights, experts = run(mode, gate, (x,))
-    golden = moe_gating_top_k.forward(numpy(x), None if bias is None else numpy(bias), **attributes)
-    np.testing.assert_array_equal(numpy(experts), golden[1])
-    assert_accurate(numpy(weights), golden[0], "float32", 4 * golden[0])
-    dweights = tensor(draw(rng, (2, 5, 3)), "float32")
-
-    def weighted(x):
-        return (gate(x)[0] * dweights).sum()
-
-    dx = run(mode, ms.grad(weighted), (x,))
-    seen = (numpy(dweights), numpy(x), golden[1])
-    terms = moe_gating_top_k.backward_terms(*seen, **attributes)
-    assert_accurate(numpy(dx), moe_gating_top_k.backward(*seen, **attributes), "float32", 4 * terms)
-
-
-def zeros(*shape, dtype=np.float32):
-    return Tensor(np.zeros(shape, dtype))
-
-
-INDICES = zeros(3, 2, dtype=np.int32)
-BAD = [
-    (
-        lambda: ops.grouped_matmul(zeros(3, 4), zeros(2, 5, 6), zeros(2, dtype=np.int32)),
-        "grouped_matmul: weight.shape[1]",
-    ),
-    (
-        lambda: ops.grouped_matmul(zeros(3, 4), zeros(2, 4, 6), zeros(3, dtype=np.int32)),
-        "grouped_matmul: group_list.shape",
-    ),
-    (lambda: ops.grouped_matmul(zeros(0, 4), zeros(0, 4, 6), zeros(0, dtype=np.int32)), "grouped_matmul: "),
-    (
-        lambda: ops.grouped_quant_matmul(
-            zeros(3, 4, dtype=np.int8), zeros(2, 6, 4, dtype=np.int8), zeros(2, 4), zeros(2, dtype=np.int32)
-        ),
-        "grouped_quant_matmul: scale.shape[1]",
-    ),
-    (lambda: ops.moe_token_permute(zeros(4, 8), INDICES, 2), "moe_token_permute: indices.shape[0]"),
-    (lambda: ops.moe_token_permute(zeros(3, 8), INDICES, 0), "moe_token_permute: num_experts must be"),
-    (lambda: ops.moe_token_permute(zeros(3, 8), INDICES, 1025), "moe_token_permute: num_experts must be at most 1024"),
-    (
-        lambda: ops.moe_token_permute(zeros(3, 8), zeros(3, 257, dtype=np.int32), 2),
-        "moe_token_permute: a token must have at most 256 experts, got 257",
-    ),
-    (lambda: ops.moe_token_unpermute(zeros(3, 3, 8), INDICES), "moe_token_unpermute: sorted_indices.shape[1]"),
-    (lambda: ops.moe_gating_top_k(zeros(3, 8), None, 9), "moe_gating_top_k: k must be at most the experts"),
-    (lambda: ops.moe_gating_top_k(zeros(3, 8), zeros(7), 2), "moe_gating_top_k: bias.shape[0]"),
-    (lambda: ops.moe_gating_top_k(zeros(3, 8), None, 2, "relu"), "moe_gating_top_k: scoring must be"),
-    (lambda: ops.moe_gating_top_k(zeros(3, 8), None, 2, group_count=3), "moe_gating_top_k: group_count must divide"),
-    (lambda: ops.moe_gating_top_k(zeros(3, 1025), None, 2), "moe_gating_top_k: x.shape[-1] must be at most 1024"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call()
-
-
-def test_an_expert_that_there_is_not():
-    experts = Tensor(np.array([[0], [7]], np.int32))
-    with pytest.raises(RuntimeError, match="moe_token_permute"):
-        ops.moe_token_permute(zeros(2, 4), experts, 7)[0].asnumpy()

@@ -1,10 +1,8 @@
-import re
 from itertools import cycle
 
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
 
 from ms_ascend_ops import ops, registry
 from tests.acceptance import assert_accurate
@@ -94,37 +92,3 @@ def test_gradient_of_learned_tables(mode, types, tables_of):
     for result, value, sums in zip(results, golden, terms, strict=True):
         assert (result.shape, dtype_name(result)) == (shape, types[1])
         assert_accurate(numpy(result), value, types[1], sums)
-
-
-@pytest.mark.parametrize(
-    ("x", "cos", "arguments", "message"),
-    [
-        ((2, 5, 3, 7), (5, 3), (), "x.shape[-1] must be even (its elements are rotated in pairs), got (2, 5, 3, 7)"),
-        ((2, 5, 3, 8), (4, 4), (), "cos.shape[-2] must equal x.shape[1] (5), got (4, 4)"),
-        ((2, 5, 3, 8), (3, 5, 4), (), "cos.shape[:-2] must broadcast to x.shape[:-3] (2,), got (3, 5, 4)"),
-        (
-            (2, 5, 3, 8),
-            (5, 3),
-            (),
-            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are rotated, got (5, 3)",
-        ),
-        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 10), "rotary_dim must be at most x.shape[-1] (8), got 10"),
-        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 3), "rotary_dim must be even and at least 0, got 3"),
-        ((2, 5, 3, 8), (5, 4), ("halves",), "mode must be 'half' or 'interleave', got 'halves'"),
-        ((2, 5, 3, 8), (5, 4), ("half", "SBND"), "layout must be 'BSND', 'BNSD' or 'SND', got 'SBND'"),
-        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 0, True), "cos.shape[-1] must be 8 with separate_halves, got (5, 4)"),
-        ((1, 1, 1, 4096), (1, 2048), (), "x.shape[-1] must be at most 3072, got (1, 1, 1, 4096)"),
-    ],
-)
-def test_bad_arguments(x, cos, arguments, message):
-    tensors = [Tensor(np.ones(shape, np.float32)) for shape in (x, cos, cos)]
-    with pytest.raises(ValueError, match="^" + re.escape(f"rotary_embedding: {message}")):
-        run("pynative", ops.rotary_embedding, tensors, *arguments)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_tables_of_two_shapes(mode):
-    """The kernel walks through both tables alike."""
-    x, cos, sin = (Tensor(np.ones(shape, np.float32)) for shape in ((2, 5, 3, 8), (2, 5, 4), (1, 5, 4)))
-    with pytest.raises(ValueError, match=re.escape("sin.shape must be cos.shape ((2, 5, 4)), got (1, 5, 4)")):
-        run(mode, ops.rotary_embedding, (x, cos, sin))

@@ -6,39 +6,14 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from ms_ascend_ops import ops, sparse
+from ms_ascend_ops import sparse
 from ms_ascend_ops.sparse import BSR, CSR, METHODS, THRESHOLDS
 from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
-from tests.modes import combinations, run
-from tests.reference import sparse_matmul as reference
 from tests.tensors import dtype_name, numpy, tensor
 
 ENDS, INDICES = np.array([2, 2, 5, 6], np.int32), np.array([0, 4, 1, 2, 4, 4], np.int32)
-
-
-@pytest.mark.parametrize(("mode", "dtype"), combinations(FLOATS))
-def test_product_and_gradients(mode, dtype):
-    rng = np.random.default_rng(0)
-    pattern = Tensor(ENDS), Tensor(INDICES)
-    values, dense = tensor(draw(rng, (6,)), dtype), tensor(draw(rng, (6, 9)), dtype)
-    y = run(mode, ops.sparse_matmul, (*pattern, values, dense))
-    exact = [ENDS, INDICES, numpy(values), numpy(dense)]
-    sizes = [ENDS, INDICES, np.abs(exact[2]), np.abs(exact[3])]
-    assert dtype_name(y) == dtype
-    assert_accurate(numpy(y), reference.forward(*exact), dtype, 8 * reference.forward(*sizes))
-    dy = tensor(draw(rng, y.shape), dtype)
-
-    def weighted(row_ends, indices, values, dense, dy):
-        y = ops.sparse_matmul(row_ends, indices, values, dense)
-        return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
-
-    gradients = run(mode, ms.grad(weighted, (2, 3)), (*pattern, values, dense, dy))
-    expected = reference.backward(numpy(dy), *exact)
-    terms = reference.backward(np.abs(numpy(dy)), *sizes)
-    for gradient, value, term in zip(gradients, expected, terms, strict=True):
-        assert_accurate(numpy(gradient), value, dtype, 8 * term)
 
 
 def test_the_transposed_pattern_does_not_ask_for_a_side(monkeypatch):
@@ -55,18 +30,6 @@ def test_the_transposed_pattern_does_not_ask_for_a_side(monkeypatch):
         np.testing.assert_array_equal(ends.asnumpy(), np.searchsorted(np.sort(INDICES), np.arange(6), "right"))
         np.testing.assert_array_equal(order.asnumpy(), column_of)
         np.testing.assert_array_equal(rows.asnumpy(), np.searchsorted(ENDS, column_of, "right"))
-
-
-def test_shapes_and_dtypes_that_are_wrong():
-    values, dense = tensor(np.ones(6), "float32"), tensor(np.ones((5, 3)), "float32")
-    with pytest.raises(ValueError, match="sparse_matmul"):
-        ops.sparse_matmul(Tensor(ENDS), Tensor(INDICES[:5]), values, dense)
-    with pytest.raises(TypeError, match="sparse_matmul"):
-        ops.sparse_matmul(Tensor(ENDS.astype(np.int64)), Tensor(INDICES), values, dense)
-    with pytest.raises(TypeError, match="sparse_matmul"):
-        ops.sparse_matmul(Tensor(ENDS), Tensor(INDICES), values, dense.astype(ms.float16))
-    with pytest.raises(RuntimeError, match="sparse_matmul"):
-        ops.sparse_matmul(Tensor(ENDS), Tensor(INDICES + 1), values, dense).asnumpy()
 
 
 def csr(**changed):

@@ -18,7 +18,8 @@ def run(*arguments):
 
 
 def names():
-    return run().stdout.splitlines() if PROGRAM else ["skipped without the checked build"]
+    source = Path(__file__).with_name("wrong_kernels.cpp").read_text()
+    return sorted(set(re.findall(r'\bIs\("([^"]+)"\)', source)))
 
 
 @pytest.mark.parametrize("name", names())
