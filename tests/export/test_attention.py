@@ -360,23 +360,6 @@ def test_any_sizes_of_heads_that_share_keys(tmp_path):
         assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
 
 
-def test_linear_layers_and_attention_at_o3(tmp_path):
-    """Both are replaced, and what feeds the attention is what it was."""
-    inputs, net = tensors(SENTENCE), Bert()
-    _, network = optimized(net, inputs, tmp_path, "O3")
-    assert_close(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
-
-
-def test_gradients():
-    net, inputs = Bert(), tensors(SENTENCE)
-    expected = gradients_of(net, inputs)
-    report = optimize(net, verify=inputs)
-    assert entries(report)["attention"][0]
-    assert report.rolled_back == ""
-    for got, wanted in zip(gradients_of(net, inputs), expected, strict=True):
-        np.testing.assert_allclose(got, wanted, atol=GRADIENT * max(1e-2, np.abs(wanted).max()))
-
-
 def test_a_learned_bias_keeps_its_gradient():
     net, inputs = Bert(learned=True), tensors(SENTENCE)
     expected = gradients_of(net, inputs)

@@ -152,32 +152,6 @@ def tokenizers_of(backend):
     return Tokenizer(tokenizers.Tokenizer.from_str(backend.to_str()))
 
 
-def test_beside_sentence_piece(tmp_path):
-    """Tokens of random texts, those of the package."""
-    spm = pytest.importorskip("sentencepiece")
-    text = ["hello world, the harbour was quiet at dawn", "small boats went out  and   gulls followed", "1999 42 ä"] * 4
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_prefix=str(tmp_path / "m"), vocab_size=340, model_type="bpe", unk_id=0,
-        byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity", remove_extra_whitespaces=False,
-        bos_id=1, eos_id=2, pad_id=-1, minloglevel=2, hard_vocab_limit=False, allow_whitespace_only_pieces=True,
-    )  # fmt: skip
-    theirs = spm.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
-    count = theirs.get_piece_size()
-    kinds = [2 if theirs.is_unknown(i) else 3 if theirs.is_control(i) else 6 if theirs.is_byte(i) else 1
-             for i in range(count)]  # fmt: skip
-    ours = read_tokenizer(
-        tmp_path,
-        sentence_piece(
-            tokens=[theirs.id_to_piece(i) for i in range(count)], token_type=kinds,
-            scores=[theirs.get_score(i) for i in range(count)],
-        ),
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        one = "".join(rng.choice(list("helo wrdabtsniu   1ä"), rng.integers(1, 40)))
-        assert ours.encode(one) == [1, *theirs.encode(one)], one
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -260,13 +260,6 @@ def test_bad_files_are_messages(command, file, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.gguf", "text"]
 
 
-@pytest.mark.parametrize("command", ["generate", "chat", "perplexity", "convert", "bench"])
-def test_help(command):
-    done = run(command, "--help")
-    assert done.exit_code == 0
-    assert "Usage:" in done.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
