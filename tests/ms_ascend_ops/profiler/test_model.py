@@ -1,5 +1,7 @@
 """The timing model on traces whose answer is known."""
 
+from operator import methodcaller as call
+
 import numpy as np
 import pytest
 
@@ -34,74 +36,56 @@ def cycles(trace, chip=SIMPLE, **options):
     return prediction.kernel_us * chip.clock_ghz * 1e3
 
 
-def test_one_vector_instruction():
-    launch = Launch()
-    launch.core().vector("Add", 6400)
-    assert cycles(launch.trace()) == pytest.approx(4 + 100 + 6)
+FIRST = call("vector", "Add", 640, write=(0, 2560))
+SECOND = call("vector", "Add", 640, write=(2560, 5120), reads=[(5120, 7680)])
+LOAD, COMPUTE = call("copy", 0, 0, 5120), call("vector", "Add", 1280)
+# What a core does, and how long it takes; issue 4, drain 6.
+SEQUENCES = {
+    "an instruction": ([call("vector", "Add", 6400)], 4 + 100 + 6),
+    "half the rate of Add": ([call("vector", "Exp", 6400)], 4 + 200 + 6),
+    "of the result": ([FIRST, call("vector", "Add", 640, write=(2560, 5120), reads=[(0, 2560)])], 2 * (4 + 10 + 6)),
+    "of something else": ([FIRST, SECOND], 2 * (4 + 10) + 6),
+    "a pipe barrier": ([FIRST, call("barrier", Pipe.V), SECOND], 2 * (4 + 10 + 6)),
+    # Every step waits for the one before, and for the flag between the pipes.
+    "queues": (
+        [
+            LOAD,
+            call("queue", Queue.ENQUE, 1, Pipe.MTE2, Pipe.V),
+            call("queue", Queue.DEQUE, 1, Pipe.MTE2, Pipe.V),
+            COMPUTE,
+            call("queue", Queue.ENQUE, 2, Pipe.V, Pipe.MTE3),
+            call("queue", Queue.DEQUE, 2, Pipe.V, Pipe.MTE3),
+            call("copy", 1, 0, 5120, write=1),
+        ],
+        (50 + 512) + 5 + (4 + 20 + 6) + 5 + (30 + 256),
+    ),
+    "flags": (
+        [
+            LOAD,
+            call("flag", Sync.SET_FLAG, Pipe.MTE2, Pipe.V),
+            call("flag", Sync.WAIT_FLAG, Pipe.MTE2, Pipe.V),
+            COMPUTE,
+        ],
+        (50 + 512) + 5 + (4 + 20 + 6),
+    ),
+    "neither": ([LOAD, COMPUTE], 50 + 512),  # the pipes run at the same time
+    "a scalar read": (
+        [FIRST, call("get_value"), FIRST],
+        2 * (4 + 10 + 6) + SIMPLE.flag_cycles + SIMPLE.local_access_cycles,
+    ),
+    "read again, from L2": ([call("copy", 0, 0, 10240)] * 2, (50 + 1024) + (50 + 256)),
+    "unaligned": ([call("copy", 0, 32, 10240)], 50 + 10240 / 5),
+}
 
 
-def test_rates_of_instructions():
-    launch = Launch()
-    launch.core().vector("Exp", 6400)  # half the rate of Add
-    assert cycles(launch.trace()) == pytest.approx(4 + 200 + 6)
-
-
-def test_dependent_instructions_wait_for_the_result():
-    launch = Launch()
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_what_a_core_takes(name):
+    calls, expected = SEQUENCES[name]
+    launch = Launch(20480, 20480)
     core = launch.core()
-    core.vector("Add", 640, write=(0, 2560))
-    core.vector("Add", 640, write=(2560, 5120), reads=[(0, 2560)])
-    assert cycles(launch.trace()) == pytest.approx(2 * (4 + 10 + 6))
-
-
-def test_independent_instructions_do_not():
-    launch = Launch()
-    core = launch.core()
-    core.vector("Add", 640, write=(0, 2560))
-    core.vector("Add", 640, write=(2560, 5120), reads=[(5120, 7680)])
-    assert cycles(launch.trace()) == pytest.approx(2 * (4 + 10) + 6)
-
-
-def test_a_pipe_barrier_waits_for_the_result():
-    launch = Launch()
-    core = launch.core()
-    core.vector("Add", 640, write=(0, 2560))
-    core.barrier(Pipe.V)
-    core.vector("Add", 640, write=(2560, 5120), reads=[(5120, 7680)])
-    assert cycles(launch.trace()) == pytest.approx(2 * (4 + 10 + 6))
-
-
-def test_load_compute_store():
-    """Every step waits for the one before, and for the flag between the pipes."""
-    launch = Launch(5120, 5120)
-    core = launch.core()
-    core.copy(0, 0, 5120)
-    core.queue(Queue.ENQUE, 1, Pipe.MTE2, Pipe.V)
-    core.queue(Queue.DEQUE, 1, Pipe.MTE2, Pipe.V)
-    core.vector("Add", 1280)
-    core.queue(Queue.ENQUE, 2, Pipe.V, Pipe.MTE3)
-    core.queue(Queue.DEQUE, 2, Pipe.V, Pipe.MTE3)
-    core.copy(1, 0, 5120, write=1)
-    load, compute, store = 50 + 512, 4 + 20 + 6, 30 + 256
-    assert cycles(launch.trace()) == pytest.approx(load + 5 + compute + 5 + store)
-
-
-def test_flags_order_pipes_as_queues_do():
-    launch = Launch(5120)
-    core = launch.core()
-    core.copy(0, 0, 5120)
-    core.flag(Sync.SET_FLAG, Pipe.MTE2, Pipe.V)
-    core.flag(Sync.WAIT_FLAG, Pipe.MTE2, Pipe.V)
-    core.vector("Add", 1280)
-    assert cycles(launch.trace()) == pytest.approx(50 + 512 + 5 + 4 + 20 + 6)
-
-
-def test_without_queue_or_flag_pipes_run_at_the_same_time():
-    launch = Launch(5120)
-    core = launch.core()
-    core.copy(0, 0, 5120)
-    core.vector("Add", 1280)
-    assert cycles(launch.trace()) == pytest.approx(50 + 512)
+    for one in calls:
+        one(core)
+    assert cycles(launch.trace()) == pytest.approx(expected)
 
 
 def test_waiting_for_a_flag_that_nobody_sets_is_an_error():
@@ -127,16 +111,6 @@ def test_sync_all_waits_for_the_slowest_core():
         core.sync_all()
         core.vector("Add", 640)
     assert cycles(launch.trace()) == pytest.approx((4 + 100 + 6) + 1000 + (4 + 10 + 6))
-
-
-def test_a_scalar_read_waits_for_the_vector_unit():
-    launch = Launch()
-    core = launch.core()
-    core.vector("Add", 640)
-    core.get_value()
-    core.vector("Add", 640)
-    read = SIMPLE.flag_cycles + SIMPLE.local_access_cycles
-    assert cycles(launch.trace()) == pytest.approx(2 * (4 + 10 + 6) + read)
 
 
 def test_cores_share_hbm_evenly():
@@ -165,14 +139,6 @@ def test_a_tensor_that_all_cores_read_is_fetched_once():
         launch.core().copy(0, 0, 10240)
     prediction, _ = predict(launch.trace(), SIMPLE)
     assert prediction.hbm_bytes == pytest.approx(10240)
-
-
-def test_a_second_read_comes_from_l2():
-    launch = Launch(10240)
-    core = launch.core()
-    core.copy(0, 0, 10240)
-    core.copy(0, 0, 10240)
-    assert cycles(launch.trace()) == pytest.approx((50 + 1024) + (50 + 256))
 
 
 def test_a_second_read_after_more_than_l2_holds_does_not():
@@ -215,12 +181,6 @@ def test_pieces_that_lie_apart_move_whole_sectors():
     launch.core().copy(0, 0, 32, pieces=100, stride=1024)
     prediction, _ = predict(launch.trace(), SIMPLE)
     assert prediction.hbm_bytes == pytest.approx(100 * 128)
-
-
-def test_unaligned_copies_are_slower():
-    launch = Launch(20480)
-    launch.core().copy(0, 32, 10240)
-    assert cycles(launch.trace()) == pytest.approx(50 + 10240 / 5)
 
 
 # ---- properties of the model, on the real chip's numbers
