@@ -220,6 +220,7 @@ def test_tensors_beside_the_index(tmp_path):
         ({"shape": [1.5], "data_offsets": [0, 4]}, r"whole numbers, got \[1.5\]"),
         ({"shape": ["1"], "data_offsets": [0, 4]}, "whole numbers"),
         ({"shape": [1], "data_offsets": [4, 8]}, "tensor x must begin at byte .*, got"),
+        ({"shape": [4], "data_offsets": [0, 8]}, r"tensor x: bytes 0 to 8 do not fit F32 of shape \(4,\)"),
     ],
 )
 def test_headers_of_safetensors(tmp_path, entry, message):

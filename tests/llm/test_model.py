@@ -99,15 +99,6 @@ def test_bad_arguments(file, arguments, message):
         LanguageModel.from_file(file, **arguments)
 
 
-def test_tokenizer_with_too_many_tokens(tmp_path):
-    path = tiny.write_directory(tmp_path / "m")
-    backend = tiny.backend()
-    backend.add_tokens(["one", "two"])
-    backend.save(str(path / "tokenizer.json"))
-    with pytest.raises(ValueError, match="the tokenizer has 266 tokens, but the embedding only 264 rows"):
-        LanguageModel.from_file(path)
-
-
 @pytest.mark.parametrize("content", [None, "{}", "no JSON"])
 def test_bad_tokenizer_file(tmp_path, content):
     path = tiny.write_directory(tmp_path / "m")

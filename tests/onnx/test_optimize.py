@@ -367,10 +367,3 @@ def test_the_command(file, tmp_path):
     assert "2 places replaced, 0 left" in result.output
     assert operators(tmp_path / "model.fused.onnx") == ["rms_norm", "silu_mul"]
     assert "RMSNorm" in (tmp_path / "report.html").read_text()
-
-
-def test_the_command_on_a_damaged_file(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"no model")
-    result = CliRunner().invoke(main, ["optimize", str(tmp_path / "model.onnx")])
-    assert result.exit_code == 1
-    assert "is no ONNX file, or a damaged one" in result.output
