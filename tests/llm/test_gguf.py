@@ -159,6 +159,13 @@ def test_tensors_that_do_not_fit(tmp_path, name, change, message):
         ),
         ({"llama.attention.head_count": "four"}, "attention.head_count must be one int"),
         ({"llama.attention.head_count_kv": 3}, "multiple of that of key heads"),
+        ({"llama.logit_scale": 2.0}, "the key llama.logit_scale is not supported, got 2.0"),
+        ({"llama.attention.max_alibi_bias": 8.0}, "attention.max_alibi_bias is not supported"),
+        ({"llama.attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not supported"),
+        ({"llama.rope.scaling.attn_factor": 0.5}, "rope.scaling.attn_factor is not supported"),
+        ({"llama.use_parallel_residual": True}, "use_parallel_residual is not supported"),
+        ({"llama.attention.causal": False}, "attention.causal must be true"),
+        ({"split.count": 2}, "split.count is 2, but the name does not end with -00001-of-00002.gguf"),
     ],
 )
 def test_unsupported_networks(tmp_path, fields, message):
