@@ -193,6 +193,21 @@ def test_mindirs(tmp_path):
     assert debug.compare(*(debug.of_mindir(paths["stock"], [x]) for _ in range(2))).equal
 
 
+def test_a_fused_operator_means_the_last_node_that_it_replaces(tmp_path):
+    """In files whose names have nothing to do with each other; test_optimized.py has those of `optimize_mindir`."""
+    x = networks.inputs()[0]
+    paths = [
+        export_mindir(net, x, path=tmp_path / str(i)) for i, net in enumerate((networks.fused(), networks.stock()))
+    ]
+    found = debug.compare(*(debug.of_mindir(path, [x]) for path in paths))
+    assert found.equal, str(found.first)
+    assert not found.only_a
+    kinds = [place.kind for place in found.places]
+    assert kinds.count("RmsNorm / Mul") == kinds.count("Swiglu / Mul") == 4
+    assert any("MatMul(blocks.3.down.weight)" in place.name for place in found.places)
+    assert max(place.difference for place in found.places) < 1e-6
+
+
 class _Masked(nn.Cell):
     def __init__(self, size=8, scale=1.0):
         super().__init__()
