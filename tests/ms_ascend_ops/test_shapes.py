@@ -1,75 +1,15 @@
+"""The rules of shapes, one by one, and what is wrong with definitions. test_grammar.py has random ones."""
+
 import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
 from ms_ascend_ops.definitions.shapes import ShapeRule
-from ms_ascend_ops.library import native
-
-SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
-
-dims = st.sampled_from([-1, 0, 1, 2, 3, 4, 8])
-shapes = st.lists(dims, max_size=MAX_RANK + 1).map(tuple) | st.just(UNKNOWN_RANK)
-
-
-def sizes_of(token, sizes, runs, attributes):
-    """The dims that a token stands for."""
-    if token.star:
-        return [1] * len(runs[token.symbol]) if token.ones else runs[token.symbol]
-    if token.sizes:
-        return [sum(attributes[name] for name in token.sizes)]
-    return [sizes[token.symbol] * token.factor if token.symbol else token.factor]
-
-
-@st.composite
-def calls(draw):
-    """A signature with shapes, dtypes and attributes that fit often, and often nearly."""
-    signature = draw(st.sampled_from(SIGNATURES))
-    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
-    sizes = {token.symbol: draw(st.integers(0, 4)) for token in tokens}
-    runs = {token.symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for token in tokens}
-    single = {token.symbol for token in tokens if token.symbol and not token.star}
-    runs |= {symbol: [sizes[symbol]] for symbol in single}  # what a ~ broadcasts to may be one dim
-    attributes = {}
-    for attribute in signature.attributes:
-        if attribute.type == "int":
-            low = -5 if attribute.exclusive_minimum is None else int(attribute.exclusive_minimum) + 1
-            attributes[attribute.name] = draw(st.integers(low, 5))
-        elif attribute.axes:
-            attributes[attribute.name] = draw(st.sampled_from(attribute.choices or [False, True]))
-    for symbol, divisor in signature.multiples.items():
-        # Of an attribute, or of another dim.
-        sizes[symbol] *= attributes.get(divisor, sizes.get(divisor, 1)) if draw(st.integers(0, 3)) else 1
-    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
-    row = draw(st.sampled_from(signature.types))
-    input_shapes, dtypes = [], []
-    for tensor in signature.inputs:
-        shape = []
-        rule = tensor.rule
-        axes = {a.name: a.axis(attributes[a.name]) for a in signature.attributes if a.axes}
-        moved = rule.moves and rule.anchor.attribute in axes
-        for token in rule.in_order(axes[rule.anchor.attribute]) if moved else rule.tokens:
-            run = sizes_of(token, sizes, runs, attributes)
-            if token.broadcasts:
-                run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
-            shape += run
-        if tensor.rule.anchor and tensor.rule.anchor.attribute in integers and draw(st.booleans()):
-            attributes[tensor.rule.anchor.attribute] = sum(len(runs[t.symbol]) for t in tensor.rule.before if t.star)
-        if shape and draw(st.integers(0, 3)) == 0:
-            shape[draw(st.integers(0, len(shape) - 1))] = draw(dims)
-        if draw(st.integers(0, 7)) == 0:
-            shape = draw(shapes)
-        input_shapes.append(tuple(shape))
-        dtype = row.get(tensor.dtype, tensor.dtype)
-        dtypes.append(draw(st.sampled_from(registry.DTYPES)) if draw(st.integers(0, 9)) == 0 else dtype)
-    return signature, input_shapes, dtypes, attributes
 
 
 def outcome(function):
@@ -77,36 +17,6 @@ def outcome(function):
         return function()
     except (TypeError, ValueError) as error:
         return type(error), str(error)
-
-
-@settings(max_examples=500)
-@given(calls())
-def test_the_library_refuses_what_the_definition_does(call):
-    """With the same message: it has the rules as tokens that were generated when it was built."""
-    signature, input_shapes, dtypes, attributes = call
-
-    def inferred():
-        infer_types(signature, dtypes)
-        infer_shapes(signature, input_shapes, signature.check_attributes(attributes))
-
-    refused = outcome(inferred)
-    if refused is not None:
-        assert refused == outcome(lambda: native().tiling(signature.name, input_shapes, dtypes, attributes))
-
-
-@settings(max_examples=100)
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data())
-def test_what_is_inferred_early_holds_later(shape, data):
-    """Hiding dims, or the rank, only hides dims of the result."""
-    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
-    shape[axis] *= 2
-    hidden = tuple(-1 if data.draw(st.booleans()) else size for size in shape)
-    signature = registry.signature("swiglu")
-    (known,) = infer_shapes(signature, [tuple(shape)], {"axis": axis})
-    (early,) = infer_shapes(signature, [hidden], {"axis": axis})
-    assert len(early) == len(known)
-    assert all(a in (-1, b) for a, b in zip(early, known, strict=True))
-    assert infer_shapes(signature, [UNKNOWN_RANK], {"axis": axis}) == [UNKNOWN_RANK]
 
 
 def test_a_known_input_completes_an_unknown_one():
