@@ -255,7 +255,7 @@ def test_a_bias_from_outside(learned, factor):
     assert report.rolled_back == ""
     assert {e.pattern for e in report.replaced} == {"scale + mask + softmax" if learned else "attention"}
     if learned:
-        assert entries(report)["attention"] == (False, "a gradient may be needed that the operator does not give")
+        assert entries(report)["attention"] == (False, "a gradient goes through its mask, and the operator gives none")
     for mode in few_modes((learned, factor), BIASES):
         assert_close(numpy(run(mode, net, inputs)), expected[0], atol=OUTPUT)
     for got, wanted in zip(gradients_of(net, inputs), expected[1], strict=True):
@@ -361,6 +361,16 @@ def test_any_sizes_of_heads_that_share_keys(tmp_path):
     assert ["heads share keys" in e.text for e in report.replaced if e.pattern == "attention"] == [True]
     for values in (inputs, tensors([draw(3, 9, N * D), draw(9, 9)])):
         assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
+
+
+def test_a_learned_bias_keeps_its_gradient():
+    net, inputs = Bert(learned=True), tensors(SENTENCE)
+    expected = gradients_of(net, inputs)
+    found = entries(optimize(net, verify=inputs))
+    assert found["attention"] == (False, "a gradient may be needed that the operator does not give")
+    assert found["scale + mask + softmax"][0]
+    for got, wanted in zip(gradients_of(net, inputs), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=GRADIENT * max(1e-2, np.abs(wanted).max()))
 
 
 def test_a_learned_bias_of_a_file_is_not_trained(tmp_path):
