@@ -75,11 +75,6 @@ def few_modes(case, cases):
     return MODES[0], MODES[1 + list(cases).index(case) % 2]
 
 
-def modes_of_a_layer(case, cases):
-    """PyNative, and of the first two cases a mode that compiles: the layer that takes a case's place is that of all."""
-    return few_modes(case, cases) if case in list(cases)[:2] else MODES[:1]
-
-
 @contextmanager
 def graph_mode():
     ms.set_context(mode=ms.GRAPH_MODE)

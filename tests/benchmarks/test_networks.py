@@ -50,10 +50,6 @@ def test_what_is_reached_is_a_share_of_what_removing_the_operators_saves():
     assert row([10.0], [9.9], [9.9], [9.95]).reached("fused") is None
 
 
-def test_ratios_are_those_of_the_rounds():
-    assert row([10.0, 12.0], [5.0, 8.0], [1.0, 1.0], [1.0, 1.0]).ratios("fused") == [2.0, 1.5]
-
-
 def test_a_network_without_its_norm_hands_the_input_on(tmp_path):
     net = spellings.PowMeanNorm()
     stock = export_mindir(net, Tensor(X), path=tmp_path / "stock")

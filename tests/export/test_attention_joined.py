@@ -101,14 +101,6 @@ def test_in_a_file(tmp_path):
         assert_close(numpy(given), expected(CASES[name][2]), atol=OUTPUT, err_msg=name)
 
 
-def test_any_sizes(tmp_path):
-    inputs, net = tensors([*HEADS, LOW]), Added()
-    report, network = optimized(net, inputs, tmp_path, dynamic={0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)})
-    assert [e.pattern for e in report.replaced][-1] in ("attention", "scale + mask + softmax"), report
-    for values in (inputs, tensors([draw(4, 3, D), draw(4, 9, D), draw(4, 9, D, seed=1), draw(3, 9)])):
-        assert_close(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
-
-
 @pytest.mark.parametrize("subtract", [False, True])
 def test_writes_in_place_become_values_of_a_file(subtract, tmp_path):
     inputs = tensors([*HEADS, LOW])

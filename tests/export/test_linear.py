@@ -1,6 +1,5 @@
 """A linear layer and the activation behind it as one operator (level O3), in all engines."""
 
-import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, mint, nn, ops
@@ -122,25 +121,6 @@ def test_an_activation_of_the_layer_itself(x):
     expected = numpy(net(x))
     assert not linear(optimize(net, verify=[x], level="O3"))
     assert_close(numpy(net(x)), expected, atol=1e-6)
-
-
-def test_training_goes_on(x):
-    def losses(level):
-        ms.set_seed(1)
-        net = Layers(nn.GELU())
-        optimize(net, verify=[x], level=level)
-        optimizer = nn.Adam(net.trainable_params(), 1e-2)
-        gradient = ms.value_and_grad(lambda x: ((net(x) - 1) ** 2).mean(), None, optimizer.parameters)
-        values = []
-        for _ in range(4):
-            loss, gradients = gradient(x)
-            optimizer(gradients)
-            values.append(float(loss))
-        return values
-
-    stock = losses("O0")
-    assert stock[-1] < stock[0]
-    np.testing.assert_allclose(losses("O3"), stock, rtol=1e-4)
 
 
 def test_a_matrix_for_each_of_the_batch_stays(x, tmp_path):

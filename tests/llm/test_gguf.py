@@ -115,45 +115,32 @@ def test_every_length_is_refused(tmp_path):
             open_checkpoint(path)
 
 
-@pytest.mark.parametrize("layer", ["q_proj.weight", "o_proj.weight"])
-def test_missing_tensor(tmp_path, layer):
-    name = f"model.layers.1.self_attn.{layer}"
-    path = tiny.write_gguf(tmp_path / "m.gguf", leave_out=[name])
-    with pytest.raises(ValueError, match=f"the tensor {tiny.gguf_name(name)} is missing"):
-        open_checkpoint(path)
+UP, DOWN, EMBEDDING = (
+    "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight", "model.embed_tokens.weight"
+)  # fmt: skip
 
 
-def test_missing_embedding(tmp_path):
-    path = tiny.write_gguf(tmp_path / "m.gguf", leave_out=["model.embed_tokens.weight"])
-    with pytest.raises(ValueError, match=r"token_embd\.weight is missing"):
-        open_checkpoint(path)
-
-
-def test_wrong_shape(tmp_path):
-    weights = tiny.random_weights(tiny.CONFIG)
-    name = "model.layers.0.mlp.down_proj.weight"
-    weights[name] = weights[name][:, :64]
-    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
-    with pytest.raises(ValueError, match=r"blk\.0\.ffn_down\.weight must have shape \(64, 96\), got \(64, 64\)"):
-        open_checkpoint(path)
-
-
-def test_unknown_quantization(tmp_path):
-    weights = tiny.random_weights(tiny.CONFIG)
-    name = "model.layers.0.mlp.up_proj.weight"
-    weights[name] = weights[name].astype(np.int32), gguf.GGMLQuantizationType.I32
-    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
-    with pytest.raises(
-        ValueError, match=r"tensor blk\.0\.ffn_up\.weight has the type I32; F32, F16, BF16, Q4_0.* can be"
-    ):
-        open_checkpoint(path)
-
-
-def test_vocabulary_that_does_not_fit(tmp_path):
-    weights = tiny.random_weights(tiny.CONFIG)
-    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:-1]
-    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
-    with pytest.raises(ValueError, match=rf"has {len(tiny.TOKENS)} tokens, but token_embd.weight"):
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("model.layers.1.self_attn.q_proj.weight", None, r"the tensor blk\.1\.attn_q\.weight is missing"),
+        ("model.layers.1.self_attn.o_proj.weight", None, r"the tensor blk\.1\.attn_output\.weight is missing"),
+        (EMBEDDING, None, r"token_embd\.weight is missing"),
+        (EMBEDDING, lambda weight: weight[:-1], rf"has {len(tiny.TOKENS)} tokens, but token_embd.weight"),
+        (DOWN, lambda weight: weight[:, :64], r"blk\.0\.ffn_down\.weight must have shape \(64, 96\), got \(64, 64\)"),
+        (
+            UP,
+            lambda weight: (weight.astype(np.int32), gguf.GGMLQuantizationType.I32),
+            r"tensor blk\.0\.ffn_up\.weight has the type I32; F32, F16, BF16, Q4_0.* can be",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit(tmp_path, name, change, message):
+    weights, left_out = tiny.random_weights(tiny.CONFIG), [] if change else [name]
+    if change:
+        weights[name] = change(weights[name])
+    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights, leave_out=left_out)
+    with pytest.raises(ValueError, match=message):
         open_checkpoint(path)
 
 
@@ -172,6 +159,13 @@ def test_vocabulary_that_does_not_fit(tmp_path):
         ),
         ({"llama.attention.head_count": "four"}, "attention.head_count must be one int"),
         ({"llama.attention.head_count_kv": 3}, "multiple of that of key heads"),
+        ({"llama.logit_scale": 2.0}, "the key llama.logit_scale is not supported, got 2.0"),
+        ({"llama.attention.max_alibi_bias": 8.0}, "attention.max_alibi_bias is not supported"),
+        ({"llama.attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not supported"),
+        ({"llama.rope.scaling.attn_factor": 0.5}, "rope.scaling.attn_factor is not supported"),
+        ({"llama.use_parallel_residual": True}, "use_parallel_residual is not supported"),
+        ({"llama.attention.causal": False}, "attention.causal must be true"),
+        ({"split.count": 2}, "split.count is 2, but the name does not end with -00001-of-00002.gguf"),
     ],
 )
 def test_unsupported_networks(tmp_path, fields, message):

@@ -76,14 +76,10 @@ def test_a_callback_that_raises(model):
 def test_no_mindspore_and_no_extra_for_the_core(file):
     """The kernels run without MindSpore; the package's own names come without the packages of the extra."""
     code = (
-        "import sys; from ms_ascend_ops.llm import LanguageModel\n"
-        f"LanguageModel.from_file({str(file)!r}).generate('hello', 2)\n"
-        "assert 'mindspore' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    code = (
         "import sys, ms_ascend_ops, ms_ascend_ops.llm, ms_ascend_ops.commands.llm\n"
-        "assert not {'tokenizers', 'jinja2', 'gguf', 'safetensors', 'mindspore'} & set(sys.modules)"
+        "assert not {'tokenizers', 'jinja2', 'gguf', 'safetensors', 'mindspore'} & set(sys.modules)\n"
+        f"ms_ascend_ops.llm.LanguageModel.from_file({str(file)!r}).generate('hello', 2)\n"
+        "assert 'mindspore' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -101,15 +97,6 @@ def test_no_mindspore_and_no_extra_for_the_core(file):
 def test_bad_arguments(file, arguments, message):
     with pytest.raises(ValueError, match=message):
         LanguageModel.from_file(file, **arguments)
-
-
-def test_tokenizer_with_too_many_tokens(tmp_path):
-    path = tiny.write_directory(tmp_path / "m")
-    backend = tiny.backend()
-    backend.add_tokens(["one", "two"])
-    backend.save(str(path / "tokenizer.json"))
-    with pytest.raises(ValueError, match="the tokenizer has 266 tokens, but the embedding only 264 rows"):
-        LanguageModel.from_file(path)
 
 
 @pytest.mark.parametrize("content", [None, "{}", "no JSON"])
@@ -258,13 +245,6 @@ def test_bad_files_are_messages(command, file, tmp_path):
     assert done.exit_code == 1
     assert re.fullmatch(r"Error: \S+bad\.gguf: the file is truncated: [^\n]*\n", done.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.gguf", "text"]
-
-
-@pytest.mark.parametrize("command", ["generate", "chat", "perplexity", "convert", "bench"])
-def test_help(command):
-    done = run(command, "--help")
-    assert done.exit_code == 0
-    assert "Usage:" in done.output
 
 
 @pytest.mark.parametrize(

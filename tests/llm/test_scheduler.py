@@ -27,20 +27,24 @@ def prompt(count, seed=0):
     return np.random.default_rng(seed).integers(0, len(tiny.TOKENS) - 2, count).tolist()
 
 
+def ran(own, *requests):
+    """The scheduler, when it has done these."""
+    for request in requests:
+        own.submit(request)
+    own.run()
+    return own
+
+
 def alone(network, request):
     copy = Request(request.prompt, request.max_tokens, request.sampling, request.stop, request.stop_tokens)
-    own = scheduler(network)
-    own.submit(copy)
-    own.run()
+    ran(scheduler(network), copy)
     return copy
 
 
 def test_greedy_tokens(network):
     """Those of the reference: 50 tokens of prompt in two pieces, 12 behind it."""
     request = Request(prompt(50), 12)
-    own = scheduler(network)
-    own.submit(request)
-    own.run()
+    own = ran(scheduler(network), request)
     assert request.tokens == reference.greedy(tiny.CONFIG, tiny.doubles(WEIGHTS), request.prompt, 12)
     assert request.finish_reason == "length"
     assert own.pool.free == 64
@@ -71,9 +75,7 @@ def test_a_cache_that_is_too_small_for_all(network):
     """The sequence that came last waits and is calculated again, with the tokens it would have had."""
     requests = [Request(prompt(20, seed), 40, Sampling(temperature=0.9, seed=seed)) for seed in range(4)]
     small = scheduler(network, blocks=5)
-    for request in requests:
-        small.submit(request)
-    small.run()
+    ran(small, *requests)
     for request in requests:
         assert request.tokens == alone(network, request).tokens
     assert small.pool.free == 5
@@ -81,18 +83,14 @@ def test_a_cache_that_is_too_small_for_all(network):
 
 def test_a_cache_that_is_too_small_for_one(network):
     request = Request(prompt(40), 100)
-    own = scheduler(network, blocks=2)
-    own.submit(request)
-    own.run()
+    ran(scheduler(network, blocks=2), request)
     assert request.finish_reason == "length"
     assert len(request.prompt) + len(request.tokens) == 2 * BLOCK + 1
 
 
 def test_the_context_ends(network):
     request = Request(prompt(60), 100)
-    own = scheduler(network, context=64)
-    own.submit(request)
-    own.run()
+    ran(scheduler(network, context=64), request)
     assert request.finish_reason == "length"
     assert len(request.tokens) == 4
 
@@ -111,32 +109,18 @@ def test_a_common_prompt_is_calculated_once(network):
 def test_a_conversation_goes_on_where_it_was(network):
     own = scheduler(network)
     first = Request(prompt(30), 10)
-    own.submit(first)
-    own.run()
+    ran(own, first)
     second = Request([*first.prompt, *first.tokens, 5, 6], 4)
-    own.submit(second)
-    own.run()
+    ran(own, second)
     assert second.reused == BLOCK
     assert second.tokens == alone(network, second).tokens
-
-
-def test_seeds(network):
-    """The same seed gives the same tokens, whoever else is there."""
-    own = scheduler(network)
-    requests = [Request(prompt(9), 15, Sampling(temperature=1.5, seed=seed)) for seed in (1, 2, 1)]
-    for request in requests:
-        own.submit(request)
-    own.run()
-    assert requests[0].tokens == requests[2].tokens != requests[1].tokens
 
 
 def test_stop_token(network):
     request = Request(prompt(9), 30, Sampling(temperature=3.0, seed=0))
     tokens = alone(network, request).tokens
     request.stop_tokens = [tokens[4]]
-    own = scheduler(network)
-    own.submit(request)
-    own.run()
+    ran(scheduler(network), request)
     assert request.finish_reason == "stop"
     assert request.tokens == tokens[: tokens.index(tokens[4]) + 1]
 
@@ -147,9 +131,7 @@ def test_stop_text_and_pieces(network):
     middle = full.text[10:13]
     pieces = []
     request = Request(prompt(9), 30, Sampling(temperature=3.0, seed=0), stop=[middle], on_text=pieces.append)
-    own = scheduler(network)
-    own.submit(request)
-    own.run()
+    ran(scheduler(network), request)
     assert request.finish_reason == "stop"
     assert request.text == "".join(pieces) == full.text[: full.text.index(middle)]
 
@@ -174,9 +156,7 @@ def test_a_callback_that_raises_ends_its_request_only(network):
 
     own = scheduler(network)
     requests = [Request(prompt(9), 12, on_text=fails), Request(prompt(20), 12)]
-    for request in requests:
-        own.submit(request)
-    own.run()
+    ran(own, *requests)
     assert requests[0].finish_reason == "error"
     assert requests[0].error == "OSError: the client has gone"
     assert requests[1].tokens == alone(network, requests[1]).tokens

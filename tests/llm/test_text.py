@@ -15,6 +15,7 @@ from ms_ascend_ops.llm.checkpoints.gguf_tokenizer import read_tokenizer
 from ms_ascend_ops.llm.text import StopFilter
 from ms_ascend_ops.llm.tokenizer import TextStream, Tokenizer
 from tests.llm import tiny
+from tests.llm.test_gguf_text import sentence_piece
 
 TOKENIZER = Tokenizer(tiny.backend())
 
@@ -37,19 +38,7 @@ def test_gguf_tokenizer(tmp_path):
 @pytest.mark.parametrize("prefix", [True, False])
 def test_sentence_piece(tmp_path, prefix):
     """Scores instead of merges, bytes for characters that are no token; a BOS token, as such files want it."""
-    tokens = ["<unk>", "<s>", "</s>", *[f"<0x{byte:02X}>" for byte in range(256)]]
-    words = ["▁", "h", "e", "l", "o", "w", "r", "d", "ll", "he", "hell", "hello", "▁hello", "or", "▁w", "▁wor"]
-    scores = [0.0] * len(tokens) + [-float(words[::-1].index(word)) for word in words]
-    types = [2, 3, 3, *[6] * 256, *[1] * len(words)]
-    fields = {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": tokens + words,
-        "tokenizer.ggml.scores": scores,
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.add_space_prefix": prefix,
-    }
-    tokenizer = read_tokenizer(tmp_path, fields)
+    tokenizer = read_tokenizer(tmp_path, sentence_piece(bos_token_id=1, add_space_prefix=prefix))
     ids = tokenizer.encode("hello world ä")
     pieces = [tokenizer.token(index) for index in ids]
     head = ["▁hello"] if prefix else ["hello"]

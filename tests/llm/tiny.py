@@ -196,7 +196,7 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
     writer.add_eos_token_id(END)
     writer.add_chat_template(TEMPLATE)
     for key, value in fields.items():
-        method = {str: "add_string", float: "add_float32"}.get(type(value), "add_uint32")
+        method = {str: "add_string", float: "add_float32", bool: "add_bool"}.get(type(value), "add_uint32")
         getattr(writer, method)(key, value)
     for name, value in weights.items():
         if name not in leave_out:

@@ -92,7 +92,7 @@ if HAS_LOOPS:
     assert run(LAUNCHES + WITH_LOOPS + code, **variables) in ("True\n", "")
 
 
-@pytest.mark.parametrize("wrong", ["", "0", "-1", "1e9", "12 MiB"])
+@pytest.mark.parametrize("wrong", ["0", "12 MiB"])
 def test_another_number_of_bytes_is_ignored_with_a_warning(wrong):
     output = run(LAUNCHES + "results()", **{STREAM_BYTES: wrong})
     assert output == f"ms_ascend_ops: {STREAM_BYTES} must be 1 or more, got '{wrong}'; it is ignored\n"
@@ -168,8 +168,7 @@ assert child.exitcode == 0
 """
 
 
-@pytest.mark.parametrize("code", [FORK, MULTIPROCESSING], ids=["fork", "multiprocessing"])
-@pytest.mark.parametrize("when", ["before", "while", "after"])
+@pytest.mark.parametrize(("code", "when"), [(FORK, "before"), (MULTIPROCESSING, "while"), (FORK, "after")])
 def test_forks(code, when):
     """The thread that compiles is not in the child, which goes on with what was compiled before."""
     text = LAUNCHES + WITH_LOOPS + "native().set_thread_num(1)  # and the library's own threads are not, either\n"

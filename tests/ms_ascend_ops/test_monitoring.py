@@ -16,8 +16,7 @@ import pytest
 
 from ms_ascend_ops import RMSNorm, dispatch, library, monitoring, ops
 from ms_ascend_ops.dispatch.implementations import Form
-from tests.ms_ascend_ops.dispatch import versions
-from tests.tensors import numpy, tensor
+from tests.tensors import tensor
 
 prometheus_client = pytest.importorskip("prometheus_client")
 trace = pytest.importorskip("opentelemetry.trace")
@@ -159,16 +158,6 @@ def test_failures_and_fallbacks(x, registry):
     assert value(registry, "out", operator="silu_mul", version="mine") == 1
     assert value(registry, "out", operator="silu_mul", version="kernel") == 0
     assert calls(registry, "silu_mul") == 4, "the kernel answered, and its library counted it"
-
-
-def test_another_version_of_the_library(x, registry, tmp_path):
-    monitoring.start(registry=registry)
-    dispatch.register("add", "next", library=versions.build("same", tmp_path))
-    dispatch.use(dispatch.Fixed("next"), "add")
-    for _ in range(3):
-        assert np.allclose(numpy(ops.add(x, x)), 2 * numpy(x))
-    assert calls(registry, "add", "next") == 3
-    assert calls(registry, "add") == 0
 
 
 def test_threads_that_have_ended_stay_in_the_sums(registry):

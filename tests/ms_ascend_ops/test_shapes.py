@@ -1,72 +1,15 @@
+"""The rules of shapes, one by one, and what is wrong with definitions. test_grammar.py has random ones."""
+
 import re
+import tempfile
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
 from ms_ascend_ops.definitions.shapes import ShapeRule
-from ms_ascend_ops.library import native
-
-SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
-
-dims = st.sampled_from([-1, 0, 1, 2, 3, 4, 8])
-shapes = st.lists(dims, max_size=MAX_RANK + 1).map(tuple) | st.just(UNKNOWN_RANK)
-
-
-def sizes_of(token, sizes, runs, attributes):
-    """The dims that a token stands for."""
-    if token.star:
-        return [1] * len(runs[token.symbol]) if token.ones else runs[token.symbol]
-    if token.sizes:
-        return [sum(attributes[name] for name in token.sizes)]
-    return [sizes[token.symbol] * token.factor if token.symbol else token.factor]
-
-
-@st.composite
-def calls(draw):
-    """A signature with shapes, dtypes and attributes that fit often, and often nearly."""
-    signature = draw(st.sampled_from(SIGNATURES))
-    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
-    sizes = {token.symbol: draw(st.integers(0, 4)) for token in tokens}
-    runs = {token.symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for token in tokens}
-    single = {token.symbol for token in tokens if token.symbol and not token.star}
-    runs |= {symbol: [sizes[symbol]] for symbol in single}  # what a ~ broadcasts to may be one dim
-    attributes = {}
-    for attribute in signature.attributes:
-        if attribute.type == "int":
-            low = -5 if attribute.exclusive_minimum is None else int(attribute.exclusive_minimum) + 1
-            attributes[attribute.name] = draw(st.integers(low, 5))
-        elif attribute.axes:
-            attributes[attribute.name] = draw(st.sampled_from(attribute.choices or [False, True]))
-    for symbol, divisor in signature.multiples.items():
-        # Of an attribute, or of another dim.
-        sizes[symbol] *= attributes.get(divisor, sizes.get(divisor, 1)) if draw(st.integers(0, 3)) else 1
-    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
-    row = draw(st.sampled_from(signature.types))
-    input_shapes, dtypes = [], []
-    for tensor in signature.inputs:
-        shape = []
-        rule = tensor.rule
-        axes = {a.name: a.axis(attributes[a.name]) for a in signature.attributes if a.axes}
-        moved = rule.moves and rule.anchor.attribute in axes
-        for token in rule.in_order(axes[rule.anchor.attribute]) if moved else rule.tokens:
-            run = sizes_of(token, sizes, runs, attributes)
-            if token.broadcasts:
-                run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
-            shape += run
-        if tensor.rule.anchor and tensor.rule.anchor.attribute in integers and draw(st.booleans()):
-            attributes[tensor.rule.anchor.attribute] = sum(len(runs[t.symbol]) for t in tensor.rule.before if t.star)
-        if shape and draw(st.integers(0, 3)) == 0:
-            shape[draw(st.integers(0, len(shape) - 1))] = draw(dims)
-        if draw(st.integers(0, 7)) == 0:
-            shape = draw(shapes)
-        input_shapes.append(tuple(shape))
-        dtype = row.get(tensor.dtype, tensor.dtype)
-        dtypes.append(draw(st.sampled_from(registry.DTYPES)) if draw(st.integers(0, 9)) == 0 else dtype)
-    return signature, input_shapes, dtypes, attributes
 
 
 def outcome(function):
@@ -76,94 +19,11 @@ def outcome(function):
         return type(error), str(error)
 
 
-@settings(max_examples=500)
-@given(calls())
-def test_the_library_refuses_what_the_definition_does(call):
-    """With the same message: it has the rules as tokens that were generated when it was built."""
-    signature, input_shapes, dtypes, attributes = call
-
-    def inferred():
-        infer_types(signature, dtypes)
-        infer_shapes(signature, input_shapes, signature.check_attributes(attributes))
-
-    refused = outcome(inferred)
-    if refused is not None:
-        assert refused == outcome(lambda: native().tiling(signature.name, input_shapes, dtypes, attributes))
-
-
-@settings(max_examples=100)
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data())
-def test_what_is_inferred_early_holds_later(shape, data):
-    """Hiding dims, or the rank, only hides dims of the result."""
-    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
-    shape[axis] *= 2
-    hidden = tuple(-1 if data.draw(st.booleans()) else size for size in shape)
-    signature = registry.signature("swiglu")
-    (known,) = infer_shapes(signature, [tuple(shape)], {"axis": axis})
-    (early,) = infer_shapes(signature, [hidden], {"axis": axis})
-    assert len(early) == len(known)
-    assert all(a in (-1, b) for a, b in zip(early, known, strict=True))
-    assert infer_shapes(signature, [UNKNOWN_RANK], {"axis": axis}) == [UNKNOWN_RANK]
-
-
 def test_a_known_input_completes_an_unknown_one():
     signature = registry.signature("silu_mul")
     assert infer_shapes(signature, [(-1, 3), (2, -1)], {}) == [(2, 3)]
     assert infer_shapes(signature, [UNKNOWN_RANK, (2, -1)], {}) == [(2, -1)]
     assert infer_shapes(registry.signature("rms_norm"), [(2, -1), (8,)], {}) == [(2, 8), (2, 1)]
-
-
-@pytest.mark.parametrize(
-    ("name", "shapes", "attributes", "message"),
-    [
-        ("rms_norm", [(), (1,)], {}, "rms_norm: x must have at least 1 dim, got shape ()"),
-        ("rms_norm", [(2, 8), (4,)], {}, "rms_norm: gamma.shape[0] must equal x.shape[-1] (8), got (4,)"),
-        ("swiglu", [(7,)], {"axis": 0}, "swiglu: x.shape[0] must be even (it is split into gate and up), got (7,)"),
-        ("swiglu", [(4, 8)], {"axis": 2}, "swiglu: axis must be in [-2, 1] for x of shape (4, 8), got 2"),
-        (
-            "swiglu_grad",
-            [(3,), (8,)],
-            {"axis": -1},
-            "swiglu_grad: x.shape[-1] must equal 2 * dy.shape[-1] (6), got (8,)",
-        ),
-        (
-            "swiglu_grad",
-            [(3, 4), (5, 8)],
-            {"axis": 1},
-            "swiglu_grad: x.shape[:-1] must equal dy.shape[:-1] (3,), got (5, 8)",
-        ),
-        ("silu_mul", [(2, 3), (3, 2)], {}, "silu_mul: up.shape must equal gate.shape (2, 3), got (3, 2)"),
-    ],
-)
-def test_messages(name, shapes, attributes, message):
-    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
-        infer_shapes(registry.signature(name), shapes, attributes)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("mask", "problem"),
-    [
-        ((), None),
-        ((4,), None),
-        ((2, 1, 1), None),
-        ((1, 3, 4), None),
-        ((-1, 4), None),
-        ((3, 1, 4), "mask.shape must broadcast to x.shape (2, 3, 4), got (3, 1, 4)"),
-        ((1, 1, 1, 1), "mask.shape must broadcast to x.shape (2, 3, 4), got (1, 1, 1, 1)"),
-    ],
-)
-def test_broadcast(mask, problem):
-    tensors = [registry.TensorSpec(name, "T", ShapeRule.parse(text)) for name, text in [("x", "*b"), ("mask", "~b")]]
-    signature = registry.Signature("op", tuple(tensors), tuple(tensors[:1]), (), ({"T": "float32"},))
-    if problem is None:
-        assert infer_shapes(signature, [(2, 3, 4), mask], {}) == [(2, 3, 4)]
-        assert infer_shapes(signature, [(-1, -1, -1), mask], {}) == [(-1, -1, -1)]
-        assert infer_shapes(signature, [UNKNOWN_RANK, mask], {}) == [UNKNOWN_RANK]
-        return
-    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
-        infer_shapes(signature, [(2, 3, 4), mask], {})
-    assert str(error.value) == f"op: {problem}"
 
 
 PARTS = """
@@ -185,49 +45,6 @@ forward:
     z: T[s =right+right]
 """
 
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    path = tmp_path_factory.mktemp("definition") / "parts.yaml"
-    path.write_text(PARTS)
-    return registry.load(path).forward
-
-
-@pytest.mark.parametrize(
-    ("shapes", "attributes", "outcome"),
-    [
-        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
-        ([(4, 5, 3, 8), (1, 5), (8, 4, 2)], {"axis": 1, "layout": "outer"}, [(5, 4, 1, 8), (5, 4)]),
-        ([(4, 5, 7, 8), (4, 5), (8, 2, 4)], {"axis": -1, "left": 4, "right": 3}, [(4, 4, 5, 8), (5, 6)]),
-        ([(-1, 5, -1, 8), (3, 5), (-1, -1, 2)], {}, [(-1, 1, 5, 8), (5, 4)]),
-        ([UNKNOWN_RANK, (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
-        ([(4, 5, 4, 8), (5,), (4, 8, 2)], {}, "x.shape[2] must be left + right (3), got (4, 5, 4, 8)"),
-        ([(4, 5, 3), (5,), (4, 8, 2)], {}, "x must have 4 dims, got shape (4, 5, 3)"),
-        (
-            [(4, 5, 3, 8), (3, 5), (4, 8, 2)],
-            {},
-            "table.shape[:-1] must broadcast to x.shape[0] (4,), got (3, 5)",
-        ),
-        (
-            [(4, 5, 3, 8), (1, 4, 5), (4, 8, 2)],
-            {},
-            "table.shape[:-1] must broadcast to x.shape[0] (4,), got (1, 4, 5)",
-        ),
-        ([(4, 5, 3, 8), (5,), (8, 2, 3)], {"axis": -1}, "moved.shape[-1] must equal x.shape[0] (4), got (8, 2, 3)"),
-        ([(4, 5, 3, 8), (5,), (7, 4, 2)], {"axis": 1}, "moved.shape[0] must equal x.shape[3] (8), got (7, 4, 2)"),
-        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {"axis": 3}, "axis must be in [-3, 2] for moved of shape (4, 8, 2), got 3"),
-    ],
-)
-def test_sums_and_places(parts, shapes, attributes, outcome):
-    values = parts.check_attributes(attributes)
-    if isinstance(outcome, list):
-        assert infer_shapes(parts, shapes, values) == outcome
-        return
-    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
-        infer_shapes(parts, shapes, values)
-    assert str(error.value) == f"parts: {outcome}"
-
-
 WINDOWS = """
 name: windows
 summary: Places of windows.
@@ -242,55 +59,192 @@ forward:
   outputs: {y: "T[*b window(h,k,apart,before,after,stride)]"}
 """
 
+NORM = """
+name: norm
+summary: Uses every kind of token.
+attributes:
+  groups: {type: int, default: 1, exclusive_minimum: 0}
+  layout: {type: string, default: NCHW, choices: [NCHW, NHWC], axes: [1, -1]}
+types: [{T: float32}]
+positive: [c, s]
+multiples: {c: groups}
+forward:
+  inputs:
+    x: T[n *s c@layout *t]
+    gamma: T[c]
+    z: T[*b *d]
+    beta: T[*d]
+  outputs:
+    y: T[n *s c@layout *t]
+    mean: T[n =groups]
+    z_mean: T[*b ones(d)]
+"""
 
-@pytest.mark.parametrize(
-    ("shapes", "attributes", "outcome"),
-    [
-        ([(2, 10), (3,)], {}, (2, 3)),  # 11 places with the padding, a window spans 5
-        ([(10,), (3,)], {"stride": 1, "after": -4}, (3,)),
-        ([(2, -1), (3,)], {}, (2, -1)),
-        ([(2, 10), (-1,)], {}, (2, -1)),
-        ([(-2,), (3,)], {}, (-2,)),
+MATMUL = """
+name: matmul
+summary: The rules that products of matrices need.
+attributes:
+  transpose_x: {type: bool, default: false, axes: [-1, -2]}
+  transpose_weight: {type: bool, default: false, axes: [-1, -2]}
+types: [{T: float32, G: float16}]
+optional: [bias, mask]
+multiples: {n: h}
+forward:
+  inputs:
+    x: T[*b m k@transpose_x]
+    weight: T[~b k n@transpose_weight]
+    heads: T[h]
+    bias: G[n]
+    mask: T[?m n]
+  outputs:
+    y: T[*b m n]
+"""
+
+MASKED = """
+name: masked
+summary: A run of dims that broadcasts to another.
+types: [{T: float32}]
+forward:
+  inputs: {x: "T[*b]", mask: "T[~b]"}
+  outputs: {y: "T[*b]"}
+"""
+
+DEFINITIONS = {"parts": PARTS, "windows": WINDOWS, "norm": NORM, "matmul": MATMUL, "masked": MASKED}
+
+
+def load(folder, name, text):
+    path = Path(folder, f"{name}.yaml")
+    path.write_text(text)
+    return registry.load(path)
+
+
+@lru_cache
+def signature_of(name):
+    """Of an operator, or of a definition above."""
+    if name not in DEFINITIONS:
+        return registry.signature(name)
+    with tempfile.TemporaryDirectory() as folder:
+        return load(folder, name, DEFINITIONS[name]).forward
+
+
+GROUPS = {"groups": 3}
+LAST = {"groups": 3, "layout": "NHWC"}
+TRANSPOSED = {"transpose_x": True, "transpose_weight": True}
+
+# Shapes of inputs, attributes, and shapes of outputs or the message.
+RULES = {
+    "rms_norm": [
+        ([(), (1,)], {}, "x must have at least 1 dim, got shape ()"),
+        ([(2, 8), (4,)], {}, "gamma.shape[0] must equal x.shape[-1] (8), got (4,)"),
+    ],
+    "swiglu": [
+        ([(7,)], {"axis": 0}, "x.shape[0] must be even (it is split into gate and up), got (7,)"),
+        ([(4, 8)], {"axis": 2}, "axis must be in [-2, 1] for x of shape (4, 8), got 2"),
+    ],
+    "swiglu_grad": [
+        ([(3,), (8,)], {"axis": -1}, "x.shape[-1] must equal 2 * dy.shape[-1] (6), got (8,)"),
+        ([(3, 4), (5, 8)], {"axis": 1}, "x.shape[:-1] must equal dy.shape[:-1] (3,), got (5, 8)"),
+    ],
+    "silu_mul": [([(2, 3), (3, 2)], {}, "up.shape must equal gate.shape (2, 3), got (3, 2)")],
+    "masked": [
+        *(
+            ([x, mask], {}, [x])
+            for mask in ((), (4,), (2, 1, 1), (1, 3, 4), (-1, 4))
+            for x in ((2, 3, 4), (-1, -1, -1), UNKNOWN_RANK)
+        ),
+        ([(2, 3, 4), (3, 1, 4)], {}, "mask.shape must broadcast to x.shape (2, 3, 4), got (3, 1, 4)"),
+        ([(2, 3, 4), (1, 1, 1, 1)], {}, "mask.shape must broadcast to x.shape (2, 3, 4), got (1, 1, 1, 1)"),
+    ],
+    "parts": [
+        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
+        ([(4, 5, 3, 8), (1, 5), (8, 4, 2)], {"axis": 1, "layout": "outer"}, [(5, 4, 1, 8), (5, 4)]),
+        ([(4, 5, 7, 8), (4, 5), (8, 2, 4)], {"axis": -1, "left": 4, "right": 3}, [(4, 4, 5, 8), (5, 6)]),
+        ([(-1, 5, -1, 8), (3, 5), (-1, -1, 2)], {}, [(-1, 1, 5, 8), (5, 4)]),
+        ([UNKNOWN_RANK, (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
+        ([(4, 5, 4, 8), (5,), (4, 8, 2)], {}, "x.shape[2] must be left + right (3), got (4, 5, 4, 8)"),
+        ([(4, 5, 3), (5,), (4, 8, 2)], {}, "x must have 4 dims, got shape (4, 5, 3)"),
+        ([(4, 5, 3, 8), (3, 5), (4, 8, 2)], {}, "table.shape[:-1] must broadcast to x.shape[0] (4,), got (3, 5)"),
+        ([(4, 5, 3, 8), (1, 4, 5), (4, 8, 2)], {}, "table.shape[:-1] must broadcast to x.shape[0] (4,), got (1, 4, 5)"),
+        ([(4, 5, 3, 8), (5,), (8, 2, 3)], {"axis": -1}, "moved.shape[-1] must equal x.shape[0] (4), got (8, 2, 3)"),
+        ([(4, 5, 3, 8), (5,), (7, 4, 2)], {"axis": 1}, "moved.shape[0] must equal x.shape[3] (8), got (7, 4, 2)"),
+        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {"axis": 3}, "axis must be in [-3, 2] for moved of shape (4, 8, 2), got 3"),
+    ],
+    "windows": [
+        ([(2, 10), (3,)], {}, [(2, 3)]),  # 11 places with the padding, a window spans 5
+        ([(10,), (3,)], {"stride": 1, "after": -4}, [(3,)]),
+        ([(2, -1), (3,)], {}, [(2, -1)]),
+        ([(2, 10), (-1,)], {}, [(2, -1)]),
+        ([(-2,), (3,)], {}, [(-2,)]),
         ([(2, 3), (3,)], {}, "weight.shape[0] (3, with apart 5) must be at most x.shape[-1] with its padding (4)"),
         ([(2, 3), (3,)], {"before": 2**40}, "before must fit in 32 bits, got 1099511627776"),
     ],
-)
-def test_windows(shapes, attributes, outcome, tmp_path):
-    path = tmp_path / "windows.yaml"
-    path.write_text(WINDOWS)
-    signature = registry.load(path).forward
-    values = signature.check_attributes(attributes)
-    if isinstance(outcome, tuple):
-        assert infer_shapes(signature, shapes, values) == [outcome]
-        return
-    with pytest.raises(ValueError, match=f"^windows: {re.escape(outcome)}$"):
-        infer_shapes(signature, shapes, values)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("apart,before", "apart,nothing", "must be of an output, and name four int attributes"),
-        ("(h,k,", "(h,z,", "'h' and 'z' of y must be dims of inputs"),
-        ('"T[k]"', '"T[k window(h,k,apart,before,after,stride)]"', "must be of an output"),
+    "norm": [
+        ([(2, 6, 4, 5), (6,), (3, 7, 8), (7, 8)], GROUPS, [(2, 6, 4, 5), (2, 3), (3, 1, 1)]),
+        ([(2, 4, 5, 6), (6,), (3, 7, 8), (8,)], LAST, [(2, 4, 5, 6), (2, 3), (3, 7, 1)]),
+        ([(2, 6), (6,), (3,), (3,)], LAST, [(2, 6), (2, 3), (1,)]),
+        ([(2, -1, 5), (6,), (-1, 3), (-1,)], GROUPS, [(2, 6, 5), (2, 3), (-1, 1)]),
+        # How many dims z has cannot be split before the rank of beta is known.
+        ([UNKNOWN_RANK, (6,), (3, 4), UNKNOWN_RANK], GROUPS, [UNKNOWN_RANK, (-1, 3), UNKNOWN_RANK]),
+        ([(2, 7, 4), (7,), (8,), (8,)], GROUPS, "x.shape[1] must be a multiple of groups (3), got (2, 7, 4)"),
+        ([(2, 6, 4), (3,), (8,), (8,)], GROUPS, "gamma.shape[0] must equal x.shape[1] (6), got (3,)"),
+        ([(2, 6, 4), (6,), (4, 8), (7,)], GROUPS, "z.shape[1:] must equal beta.shape (7,), got (4, 8)"),
+        ([(2, 6, 4), (6,), (8,), (7, 8)], GROUPS, "z must have at least 2 dims, got shape (8,)"),
+        ([(2, 0, 4), (0,), (8,), (8,)], GROUPS, "x.shape[1] must be at least 1, got (2, 0, 4)"),
     ],
-)
-def test_wrong_windows(old, new, message, tmp_path):
-    path = tmp_path / "windows.yaml"
-    path.write_text(WINDOWS.replace(old, new))
-    with pytest.raises(ValueError, match=re.escape(message)):
-        registry.load(path)
+    "matmul": [
+        ([(2, 3, 4), (4, 6), (3,), None, None], {}, [(2, 3, 6)]),
+        ([(2, 4, 3), (6, 4), (3,), (6,), None], TRANSPOSED, [(2, 3, 6)]),
+        ([(3, 4), (4, 6), (3,), None, (1, 6)], {}, [(3, 6)]),
+        ([(3, 4), (4, 6), (3,), (6,), (3, 6)], {}, [(3, 6)]),
+        ([(2, -1, 4), (1, 4, 6), (-1,), (-1,), (-1, 6)], {}, [(2, -1, 6)]),
+        ([(2, 3, 4), (4, 6), UNKNOWN_RANK, None, None], {}, [(2, 3, 6)]),
+        ([(2, 3, 4), (5, 6), (3,), None, None], {}, "weight.shape[-2] must equal x.shape[-1] (4), got (5, 6)"),
+        ([(2, 4, 3), (6, 5), (3,), None, None], TRANSPOSED, "weight.shape[-1] must equal x.shape[-2] (4), got (6, 5)"),
+        ([(3, 4), (4, 6), (4,), None, None], {}, "weight.shape[-1] must be a multiple of heads.shape[0] (4), got 6"),
+        ([(3, 4), (4, 6), (0,), None, None], {}, "weight.shape[-1] must be a multiple of heads.shape[0] (0), got 6"),
+        ([(3, 4), (4, 6), (3,), (5,), None], {}, "bias.shape[0] must equal weight.shape[-1] (6), got (5,)"),
+        ([(3, 4), (4, 6), (3,), None, (2, 6)], {}, "mask.shape[0] must be 1 or x.shape[-2] (3), got (2, 6)"),
+        ([(-9, 4), (4, 6), (3,), None, None], {}, "x must have no negative dim, got shape (-9, 4)"),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"), [("axes: [-2, 0]", "axes: [-2, 4]", "layout"), ("s@layout", "s@axis", "axis")]
-)
-def test_an_output_has_room_for_every_choice(old, new, attribute, tmp_path):
-    path = tmp_path / "parts.yaml"
-    path.write_text(PARTS.replace(old, new))
-    message = f"parts: '@{attribute}' of y must name a string or bool attribute with axes in [-4, 3]"
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in RULES.items() for row in rows])
+def test_rules(name, row):
+    signature, (shapes, attributes, expected) = signature_of(name), row
+    found = outcome(lambda: infer_shapes(signature, shapes, signature.check_attributes(attributes)))
+    assert found == (expected if isinstance(expected, list) else (ValueError, f"{name}: {expected}"))
+
+
+WRONG = [
+    ("windows", "apart,before", "apart,nothing", "must be of an output, and name four int attributes"),
+    ("windows", "(h,k,", "(h,z,", "'h' and 'z' of y must be dims of inputs"),
+    ("windows", '"T[k]"', '"T[k window(h,k,apart,before,after,stride)]"', "must be of an output"),
+    # An output has room for every choice.
+    *(
+        ("parts", old, new, f"parts: '@{name}' of y must name a string or bool attribute with axes in [-4, 3]")
+        for old, new, name in (("axes: [-2, 0]", "axes: [-2, 4]", "layout"), ("s@layout", "s@axis", "axis"))
+    ),
+    ("matmul", "y: T[*b m n]", "y: G[*b m n]", "dtype variables ['G'] of outputs stand in optional inputs only"),
+    ("matmul", "?m n]\n  outputs:\n    y: T[*b m n]", "q]\n  outputs:\n    y: T[q]",
+     "'q' of y stands in optional inputs only"),
+    ("matmul", "optional: [bias, mask]", "optional: [bais]", "'optional' must name inputs, got ['bais']"),
+    ("matmul", "optional: [bias, mask]", "optional: [bias]\nwrites: [bias]", "may not be optional, got ['bias']"),
+    ("matmul", "multiples: {n: h}", "multiples: {n: b}",
+     "multiples: 'b' must be an int attribute > 0 or one dim, 'n' one dim"),
+    ("matmul", "mask: T[?m n]", "mask: T[?b n]", "'b' is used with and without '*'"),
+    ("matmul", "x: T[*b m k@transpose_x]", "x: T[ones(b) m k@transpose_x]", "'b' of x stands in no input"),
+    ("matmul", "bias: G[n]", "bias: G[?q]", "'?q' of bias needs an earlier input's 'q'"),
+    ("matmul", "axes: [-1, -2]", "axes: [-1]",
+     "attribute 'transpose_x': 'axes' must give an axis for each choice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "old", "new", "message"), WRONG)
+def test_wrong_definitions(name, old, new, message, tmp_path):
+    assert old in DEFINITIONS[name]
     with pytest.raises(ValueError, match=re.escape(message)):
-        registry.load(path)
+        load(tmp_path, name, DEFINITIONS[name].replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +282,8 @@ def test_dtype_messages():
     assert str(error.value) == "rms_norm_grad: x.dtype must be float16 when dy.dtype is float16, got float32"
 
 
-def test_a_place_beyond_the_dims_of_an_input_that_is_completed(parts):
+def test_a_place_beyond_the_dims_of_an_input_that_is_completed():
+    parts = signature_of("parts")
     shapes = [(4, 5, 3, 8), (5,)]
     assert complete_shapes(parts, shapes, {"axis": -1}) == [*shapes, (8, 2, 4)]
     for axis in (3, -4, 2**63 - 1, -(2**63)):
@@ -336,175 +291,10 @@ def test_a_place_beyond_the_dims_of_an_input_that_is_completed(parts):
             complete_shapes(parts, shapes, {"axis": axis})
 
 
-NORM = """
-name: norm
-summary: Uses every kind of token.
-attributes:
-  groups: {type: int, default: 1, exclusive_minimum: 0}
-  layout: {type: string, default: NCHW, choices: [NCHW, NHWC], axes: [1, -1]}
-types: [{T: float32}]
-positive: [c, s]
-multiples: {c: groups}
-forward:
-  inputs:
-    x: T[n *s c@layout *t]
-    gamma: T[c]
-    z: T[*b *d]
-    beta: T[*d]
-  outputs:
-    y: T[n *s c@layout *t]
-    mean: T[n =groups]
-    z_mean: T[*b ones(d)]
-"""
-
-
-@pytest.fixture(scope="module")
-def norm(tmp_path_factory):
-    path = tmp_path_factory.mktemp("definition") / "norm.yaml"
-    path.write_text(NORM)
-    return registry.load(path).forward
-
-
-@pytest.mark.parametrize(
-    ("shapes", "layout", "outputs"),
-    [
-        ([(2, 6, 4, 5), (6,), (3, 7, 8), (7, 8)], "NCHW", [(2, 6, 4, 5), (2, 3), (3, 1, 1)]),
-        ([(2, 4, 5, 6), (6,), (3, 7, 8), (8,)], "NHWC", [(2, 4, 5, 6), (2, 3), (3, 7, 1)]),
-        ([(2, 6), (6,), (3,), (3,)], "NHWC", [(2, 6), (2, 3), (1,)]),
-        ([(2, -1, 5), (6,), (-1, 3), (-1,)], "NCHW", [(2, 6, 5), (2, 3), (-1, 1)]),
-        # How many dims z has cannot be split before the rank of beta is known.
-        ([UNKNOWN_RANK, (6,), (3, 4), UNKNOWN_RANK], "NCHW", [UNKNOWN_RANK, (-1, 3), UNKNOWN_RANK]),
-    ],
-)
-def test_tokens_of_norms(norm, shapes, layout, outputs):
-    assert infer_shapes(norm, shapes, {"groups": 3, "layout": layout}) == outputs
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ([(2, 7, 4), (7,), (8,), (8,)], "norm: x.shape[1] must be a multiple of groups (3), got (2, 7, 4)"),
-        ([(2, 6, 4), (3,), (8,), (8,)], "norm: gamma.shape[0] must equal x.shape[1] (6), got (3,)"),
-        ([(2, 6, 4), (6,), (4, 8), (7,)], "norm: z.shape[1:] must equal beta.shape (7,), got (4, 8)"),
-        ([(2, 6, 4), (6,), (8,), (7, 8)], "norm: z must have at least 2 dims, got shape (8,)"),
-        ([(2, 0, 4), (0,), (8,), (8,)], "norm: x.shape[1] must be at least 1, got (2, 0, 4)"),
-    ],
-)
-def test_messages_of_norms(norm, shapes, message):
-    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
-        infer_shapes(norm, shapes, {"groups": 3, "layout": "NCHW"})
-    assert str(error.value) == message
-
-
-MATMUL = """
-name: matmul
-summary: The rules that products of matrices need.
-attributes:
-  transpose_x: {type: bool, default: false, axes: [-1, -2]}
-  transpose_weight: {type: bool, default: false, axes: [-1, -2]}
-types: [{T: float32, G: float16}]
-optional: [bias, mask]
-multiples: {n: h}
-forward:
-  inputs:
-    x: T[*b m k@transpose_x]
-    weight: T[~b k n@transpose_weight]
-    heads: T[h]
-    bias: G[n]
-    mask: T[?m n]
-  outputs:
-    y: T[*b m n]
-"""
-
-
-@pytest.fixture(scope="module")
-def matmul(tmp_path_factory):
-    path = tmp_path_factory.mktemp("definition") / "matmul.yaml"
-    path.write_text(MATMUL)
-    return registry.load(path).forward
-
-
-@pytest.mark.parametrize(
-    ("shapes", "transposed", "outcome"),
-    [
-        ([(2, 3, 4), (4, 6), (3,), None, None], (False, False), [(2, 3, 6)]),
-        ([(2, 4, 3), (6, 4), (3,), (6,), None], (True, True), [(2, 3, 6)]),
-        ([(3, 4), (4, 6), (3,), None, (1, 6)], (False, False), [(3, 6)]),
-        ([(3, 4), (4, 6), (3,), (6,), (3, 6)], (False, False), [(3, 6)]),
-        ([(2, -1, 4), (1, 4, 6), (-1,), (-1,), (-1, 6)], (False, False), [(2, -1, 6)]),
-        ([(2, 3, 4), (4, 6), UNKNOWN_RANK, None, None], (False, False), [(2, 3, 6)]),
-        (
-            [(2, 3, 4), (5, 6), (3,), None, None],
-            (False, False),
-            "weight.shape[-2] must equal x.shape[-1] (4), got (5, 6)",
-        ),
-        (
-            [(2, 4, 3), (6, 5), (3,), None, None],
-            (True, True),
-            "weight.shape[-1] must equal x.shape[-2] (4), got (6, 5)",
-        ),
-        (
-            [(3, 4), (4, 6), (4,), None, None],
-            (False, False),
-            "weight.shape[-1] must be a multiple of heads.shape[0] (4), got 6",
-        ),
-        (
-            [(3, 4), (4, 6), (0,), None, None],
-            (False, False),
-            "weight.shape[-1] must be a multiple of heads.shape[0] (0), got 6",
-        ),
-        ([(3, 4), (4, 6), (3,), (5,), None], (False, False), "bias.shape[0] must equal weight.shape[-1] (6), got (5,)"),
-        (
-            [(3, 4), (4, 6), (3,), None, (2, 6)],
-            (False, False),
-            "mask.shape[0] must be 1 or x.shape[-2] (3), got (2, 6)",
-        ),
-        ([(-9, 4), (4, 6), (3,), None, None], (False, False), "x must have no negative dim, got shape (-9, 4)"),
-    ],
-)
-def test_transposes_and_optional_inputs(matmul, shapes, transposed, outcome):
-    attributes = dict(zip(("transpose_x", "transpose_weight"), transposed, strict=True))
-    if isinstance(outcome, list):
-        assert infer_shapes(matmul, shapes, attributes) == outcome
-        return
-    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
-        infer_shapes(matmul, shapes, attributes)
-    assert str(error.value) == f"matmul: {outcome}"
-
-
-def test_dtypes_of_optional_inputs(matmul):
+def test_dtypes_of_optional_inputs():
+    matmul = signature_of("matmul")
     assert infer_types(matmul, ["float32", "float32", "float32", None, None]) == ["float32"]
     with pytest.raises(TypeError, match=r"^matmul: bias.dtype must be float16, got float32$"):
         infer_types(matmul, ["float32", "float32", "float32", "float32", None])
     with pytest.raises(TypeError, match=r"^matmul: weight must be a tensor, and is absent$"):
         infer_types(matmul, ["float32", None, "float32", None, None])
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("y: T[*b m n]", "y: G[*b m n]", "dtype variables ['G'] of outputs stand in optional inputs only"),
-        (
-            "?m n]\n  outputs:\n    y: T[*b m n]",
-            "q]\n  outputs:\n    y: T[q]",
-            "'q' of y stands in optional inputs only",
-        ),
-        ("optional: [bias, mask]", "optional: [bais]", "'optional' must name inputs, got ['bais']"),
-        ("optional: [bias, mask]", "optional: [bias]\nwrites: [bias]", "may not be optional, got ['bias']"),
-        (
-            "multiples: {n: h}",
-            "multiples: {n: b}",
-            "multiples: 'b' must be an int attribute > 0 or one dim, 'n' one dim",
-        ),
-        ("mask: T[?m n]", "mask: T[?b n]", "'b' is used with and without '*'"),
-        ("x: T[*b m k@transpose_x]", "x: T[ones(b) m k@transpose_x]", "'b' of x stands in no input"),
-        ("bias: G[n]", "bias: G[?q]", "'?q' of bias needs an earlier input's 'q'"),
-        ("axes: [-1, -2]", "axes: [-1]", "attribute 'transpose_x': 'axes' must give an axis for each choice"),
-    ],
-)
-def test_wrong_definitions_of_optional_inputs(old, new, message, tmp_path):
-    path = tmp_path / "matmul.yaml"
-    assert old in MATMUL
-    path.write_text(MATMUL.replace(old, new, 1))
-    with pytest.raises(ValueError, match=re.escape(message)):
-        registry.load(path)

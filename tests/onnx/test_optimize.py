@@ -336,15 +336,12 @@ def test_without_onnxruntime(file, tmp_path, monkeypatch):
 
 
 def test_without_onnx():
-    code = "import sys; sys.modules['onnx'] = None; import ms_ascend_ops, ms_ascend_ops.onnx"
+    """The package itself needs neither."""
+    code = "import sys; sys.modules['onnx'] = sys.modules['onnxruntime'] = None; "
+    code += "import ms_ascend_ops, ms_ascend_ops.export; print('there'); import ms_ascend_ops.onnx"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "there\n"
     assert "ms_ascend_ops.onnx: the package onnx is missing; pip install 'ms_ascend_ops[onnx]'" in done.stderr
-
-
-def test_the_package_imports_neither():
-    code = "import sys, ms_ascend_ops, ms_ascend_ops.export; print(sorted({'onnx', 'onnxruntime'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -370,10 +367,3 @@ def test_the_command(file, tmp_path):
     assert "2 places replaced, 0 left" in result.output
     assert operators(tmp_path / "model.fused.onnx") == ["rms_norm", "silu_mul"]
     assert "RMSNorm" in (tmp_path / "report.html").read_text()
-
-
-def test_the_command_on_a_damaged_file(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"no model")
-    result = CliRunner().invoke(main, ["optimize", str(tmp_path / "model.onnx")])
-    assert result.exit_code == 1
-    assert "is no ONNX file, or a damaged one" in result.output

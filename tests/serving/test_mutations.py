@@ -7,7 +7,6 @@ from copy import deepcopy
 
 import grpc
 import numpy as np
-import pytest
 
 from ms_ascend_ops.serving.inference_grpc import _Calls
 from ms_ascend_ops.serving.messages import message
@@ -221,10 +220,3 @@ def test_grpc(served, request):
             assert code is None or (code in fault_of_client and details), (seed, code, details)
     assert 0.05 < seen.count(None) / len(seen) < 0.9
     lives(served)
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 63])
-def test_truncated_bodies(served, size):
-    """Of a good request the first bytes only."""
-    data = json.dumps(body(X, X)).encode()[:size]
-    assert served.run(served.client.post("/v2/models/block/infer", content=data)).status_code == 400

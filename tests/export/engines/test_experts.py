@@ -30,19 +30,19 @@ class Alone(nn.Cell):
         return y[0] if isinstance(y, tuple) else y
 
 
-@pytest.mark.parametrize("options", [{}, {"verify": True}, {"verify": True, "gradients": True}])
-def test_blocks_become_layers_and_come_back(options):
+@pytest.mark.parametrize("verified", [False, True])
+def test_blocks_become_layers_and_come_back(verified):
     net, x = Network(), inputs()
     blocks, names, expected = (net.layers[1], net.last), [p.name for p in net.trainable_params()], numpy(net(x))
-    report = optimize(net, level="O3", **(options | ({"verify": [x]} if options else {})))
+    report = optimize(net, level="O3", verify=[x] if verified else None, gradients=verified)
     assert [e.place for e in report.replaced] == ["layers.1", "layers.1.shared_experts", "last"]
     assert isinstance(net.layers[1], MoEFeedForward)
     assert isinstance(net.last, MoEFeedForward)
     assert_close(numpy(net(x)), expected, **ROUNDING)
     assert "replaced (8 experts, best 3; weights of all experts in three parameters)" in " ".join(str(report).split())
-    if options:
+    if verified:
         assert report.outputs.relative < 1e-5
-        assert ("gradients" in options) == (report.gradients is not None)
+        assert report.gradients is not None
     report.restore()
     assert (net.layers[1], net.last) == blocks
     assert [p.name for p in net.trainable_params()] == names

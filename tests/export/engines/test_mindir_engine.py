@@ -166,64 +166,7 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
     assert_close(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(net(*inputs)), atol=1e-5)
 
 
-IMAGES = [
-    (spellings.GroupNormFormula, "GroupNorm", True),
-    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU", True),
-    (spellings.InstanceNormOfGroups, "GroupNorm", False),
-]
-
-
-@pytest.mark.parametrize(("cell", "pattern", "replaced"), IMAGES)
-def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
-    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
-    net = cell()
-    stock = export_mindir(net, image, path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
-    assert (entry.pattern, entry.replaced) == (pattern, replaced)
-    assert ("4 groups" if replaced else "other axes") in entry.text
-    assert_close(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
-
-
-@pytest.mark.parametrize("formula", [False, True])
-def test_a_layer_norm_and_its_activation(formula, tmp_path):
-    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
-    net = spellings.NormedAndActivated(formula)
-    stock = export_mindir(net, x, path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir", level="O1").replaced
-    assert entry.pattern == "LayerNorm + ReLU"
-    assert_close(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), atol=1e-5)
-
-
-@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
-def test_a_norm_with_two_readers(shortcut, pattern, tmp_path):
-    """An activation is part of it where nobody else takes what comes before."""
-    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
-    net = spellings.PreActivation(shortcut)
-    stock = export_mindir(net, image, path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir", level="O1").replaced
-    assert entry.pattern == pattern
-    assert_close(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("cell", "note"),
-    [
-        (spellings.TurnRepeated, "interleave, BNSD"),
-        (spellings.TurnUnbound, "interleave, BNSD"),
-        (spellings.TurnPacked, "half, BNSD"),
-        (spellings.TurnTiled, "half, BNSD"),
-    ],
-)
-def test_tables_of_a_rotary_embedding(cell, note, tmp_path):
-    """That they hold every angle twice follows from the graph."""
-    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
-    positions = tensor(np.arange(5), "float32")
-    net = cell()
-    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
-    assert (entry.pattern, entry.text) == ("rotary embedding", note)
-    result = load(tmp_path / "fused.mindir")(heads, positions)
-    assert_close(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+IMAGE, ROWS, HEADS, ONE, PLACES = (2, HIDDEN, 4, 3), (2, 3, HIDDEN), (2, 3, 5, 8), np.float32([7]), np.arange(5.0)
 
 
 class TurnInFront(spellings.Turn):
@@ -242,27 +185,6 @@ class TurnBehind(TurnInFront):
     axis = 2
 
 
-@pytest.mark.parametrize(
-    ("cell", "shape", "note"),
-    [
-        (TurnInFront, (2, 3, 1, 8), "half, BNSD"),
-        (TurnBehind, (2, 1, 3, 8), "half, BSND"),
-        (TurnInFront, (2, 1, 3, 8), ""),  # three positions, or one head in front of one position
-        (TurnBehind, (2, 3, 1, 8), ""),
-    ],
-)
-def test_a_rotary_embedding_of_one_position(cell, shape, note, tmp_path):
-    """As in decoding: cos and sin have one row, and do not tell where the positions are."""
-    heads = tensor(draw(np.random.default_rng(0), shape), "float32")
-    positions = tensor(np.float32([7]), "float32")
-    net = cell()
-    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
-    report = optimize_mindir(stock, tmp_path / "fused.mindir")
-    assert [entry.text for entry in report.replaced] == ([note] if note else [])
-    result = load(tmp_path / "fused.mindir")(heads, positions)
-    assert_close(numpy(result), numpy(net(heads, positions)), atol=1e-5)
-
-
 class TurnPackedImages(spellings.Turn):
     """As vision encoders have them: there is no batch, and the tables hold each angle twice."""
 
@@ -273,15 +195,53 @@ class TurnPackedImages(spellings.Turn):
         return x * cos + spellings.rotate_half(x) * sin
 
 
-def test_a_rotary_embedding_without_a_batch(tmp_path):
-    heads = tensor(draw(np.random.default_rng(0), (5, 3, 8)), "float32")
-    positions = tensor(np.arange(5.0), "float32")
-    net = TurnPackedImages()
-    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
-    report = optimize_mindir(stock, tmp_path / "fused.mindir")
-    assert [entry.text for entry in report.replaced] == ["half, SND"]
-    result = load(tmp_path / "fused.mindir")(heads, positions)
-    assert_close(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+class TurnMixed(spellings.Turn):
+    """Equal halves are not equal neighbours."""
+
+    def construct(self, x, positions):
+        angles = ops.tile(self.angles(positions), (1, 2))
+        return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+
+# Network, its input, positions for tables, and what the report says: that tables hold every angle twice follows from
+# the graph.
+TOGETHER = [
+    (spellings.GroupNormFormula(), IMAGE, None, "GroupNorm: 4 groups, eps 1e-05"),
+    (spellings.GroupNormFiveAxes(), IMAGE, None, "GroupNorm + SiLU: 4 groups, eps 1e-05"),
+    (spellings.InstanceNormOfGroups(), IMAGE, None, None),  # over other axes
+    (spellings.NormedAndActivated(True), ROWS, None, "LayerNorm + ReLU: eps 1e-05"),
+    (spellings.NormedAndActivated(False), ROWS, None, "LayerNorm + ReLU: eps 1e-05"),
+    # An activation is part of it where nobody else takes what comes before.
+    (spellings.PreActivation("normed"), IMAGE, None, "GroupNorm: 4 groups, eps 1e-05"),
+    (spellings.PreActivation("activated"), IMAGE, None, "GroupNorm + ReLU: 4 groups, eps 1e-05"),
+    (spellings.TurnRepeated(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
+    (spellings.TurnUnbound(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
+    (spellings.TurnPacked(), HEADS, PLACES, "rotary embedding: half, BNSD"),
+    (spellings.TurnTiled(), HEADS, PLACES, "rotary embedding: half, BNSD"),
+    # As in decoding: cos and sin have one row, and do not tell where the positions are.
+    (TurnInFront(), (2, 3, 1, 8), ONE, "rotary embedding: half, BNSD"),
+    (TurnBehind(), (2, 1, 3, 8), ONE, "rotary embedding: half, BSND"),
+    (TurnInFront(), (2, 1, 3, 8), ONE, None),  # three positions, or one head in front of one position
+    (TurnBehind(), (2, 3, 1, 8), ONE, None),
+    (TurnPackedImages(), (5, 3, 8), PLACES, "rotary embedding: half, SND"),
+    (TurnMixed(), HEADS, PLACES, "rotary embedding: interleave, BNSD, tables as they are"),
+]
+
+
+def test_norms_and_rotary_embeddings(tmp_path):
+    nets, shapes, positions, texts = zip(*TOGETHER, strict=True)
+    given = [
+        [tensor(v, "float32") for v in (draw(np.random.default_rng(0), shape), places) if v is not None]
+        for shape, places in zip(shapes, positions, strict=True)
+    ]
+    inputs = [value for some in given for value in some]
+    stock = export_mindir(Together(nets, [len(some) for some in given]), *inputs, path=tmp_path / "stock")
+    entries = optimize_mindir(stock, tmp_path / "fused.mindir", level="O1").entries
+    found = sorted(f"{e.pattern}: {e.text}" for e in entries if e.replaced)
+    assert found == sorted(text for text in texts if text)
+    assert "it normalizes over other axes than those of a group" in [e.text for e in entries if not e.replaced]
+    for net, some, result in zip(nets, given, load(tmp_path / "fused.mindir")(*inputs), strict=True):
+        assert_close(numpy(result), numpy(net(*some)), atol=1e-5, err_msg=type(net).__name__)
 
 
 def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
@@ -294,23 +254,6 @@ def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
     stock = export_mindir(Turn(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
     (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
     assert (entry.pattern, entry.text) == ("rotary embedding", "interleave, BNSD")
-
-
-def test_tables_tiled_in_another_way_are_taken_as_they_are(tmp_path):
-    """Equal halves are not equal neighbours."""
-
-    class Mixed(spellings.Turn):
-        def construct(self, x, positions):
-            angles = ops.tile(self.angles(positions), (1, 2))
-            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
-
-    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
-    stock = export_mindir(Mixed(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
-    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").replaced
-    assert entry.text == "interleave, BNSD, tables as they are"
-    positions = tensor(np.arange(5), "float32")
-    result = load(tmp_path / "fused.mindir")(heads, positions)
-    assert_close(numpy(result), numpy(Mixed()(heads, positions)), atol=1e-5)
 
 
 def test_places_without_a_parameter_are_named_after_the_layer_before(x, tmp_path):
@@ -332,8 +275,10 @@ def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
     assert_close(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(Turn()(*inputs)), atol=1e-5)
 
 
-@pytest.mark.parametrize("dynamic", [None, {0: (0, 1)}])
-@pytest.mark.parametrize(("cell", "operator"), [(spellings.LlamaStyleMLP, "Swiglu"), (spellings.GeluMLP, "Geglu")])
+@pytest.mark.parametrize(
+    ("cell", "operator", "dynamic"),
+    [(spellings.LlamaStyleMLP, "Swiglu", {0: (0, 1)}), (spellings.GeluMLP, "Geglu", None)],
+)
 def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
     """Level O3: half as many products in front of the gate, and no weight twice in the file."""
     net = nn.SequentialCell(cell(), cell())

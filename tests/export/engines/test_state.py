@@ -10,7 +10,7 @@ from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
-from tests.modes import MODES, run
+from tests.modes import run
 from tests.tensors import numpy, tensor
 
 
@@ -48,8 +48,7 @@ def example():
     return [tensor(draw(np.random.default_rng(0), (3, HIDDEN)), "float32")]
 
 
-@pytest.mark.parametrize("mode", MODES[:2])
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(("mode", "gradients"), [("pynative", True), ("graph", False)])
 def test_parameters(mode, gradients):
     net = Counting()
     inputs = example()

@@ -17,41 +17,40 @@ from tests.acceptance import assert_close
 from tests.export import spellings
 from tests.export.spellings import HIDDEN, Holder
 from tests.inputs import draw
-from tests.modes import MODES, graph_mode, modes_of_a_layer, run
+from tests.modes import MODES, Together, graph_mode, run
 from tests.tensors import numpy, tensor
 from tests.versions import BFLOAT16
 
-NORMS = [
-    (spellings.PowMeanNorm, 1e-5, "round_then_scale"),
-    (spellings.SquareDivideNorm, 1e-5, "round_then_scale"),
-    (spellings.CastingNorm, 1e-5, "round_then_scale"),
-    (spellings.CastLastNorm, 1e-5, "round_then_scale"),
-    (spellings.GemmaNorm, 1e-5, "one_plus_gamma"),
-    (spellings.PrimitiveNorm, 3e-6, "round_then_scale"),  # an epsilon that is no attribute
-    (spellings.JitNorm, 1e-5, "round_then_scale"),
-    (spellings.ResidualNorm, 1e-5, "round_then_scale"),  # without its second input
-    (spellings.SquaredWeightNorm, 1e-5, "round_then_scale"),  # and another product
+# Cells, whether they are replaced (None: no pattern), and what the report says of them.
+CELLS = [
+    (spellings.PowMeanNorm, True, "eps 1e-05, round_then_scale"),
+    (spellings.SquareDivideNorm, True, "eps 1e-05, round_then_scale"),
+    (spellings.CastingNorm, True, "eps 1e-05, round_then_scale"),
+    (spellings.CastLastNorm, True, "eps 1e-05, round_then_scale"),
+    (spellings.GemmaNorm, True, "eps 1e-05, one_plus_gamma"),
+    (spellings.PrimitiveNorm, True, "eps 3e-06, round_then_scale"),  # an epsilon that is no attribute
+    (spellings.JitNorm, True, "eps 1e-05, round_then_scale"),
+    (spellings.ResidualNorm, True, "eps 1e-05, round_then_scale"),  # without its second input
+    (spellings.SquaredWeightNorm, True, "eps 1e-05, round_then_scale"),  # and another product
+    (spellings.LlamaStyleMLP, True, "float16 within"),
+    (spellings.UpFirstMLP, True, "float16 within"),
+    (spellings.SigmoidMLP, True, "float16 within"),  # all matrices square: only the data flow tells them apart
+    (spellings.ChunkMLP, True, "float16 within"),
+    (spellings.ChunkUpFirstMLP, True, "float16 within"),
+    (spellings.AlternatingMLP, True, "float16 within"),
+    (spellings.ResidualMLP, True, "float16 within"),
+    (spellings.LayerNormNoBias, False, "also executes ReduceMean"),
+    (spellings.EpsilonOutsideNorm, False, "other than sqrt"),
+    (spellings.NoEpsilonNorm, False, "no epsilon"),
+    (spellings.SumNorm, False, "other than sqrt"),
+    (spellings.PartialNorm, False, "a part of the features"),
+    (spellings.ChannelsFirstNorm, False, "for inputs of another shape"),
+    (spellings.WholeTensorNorm, False, "another axis"),
+    (spellings.DropoutMLP, False, "in training"),
+    (spellings.LayerScale, None, ""),
+    (spellings.LearnedBias, None, ""),
+    (spellings.UngatedMLP, None, ""),
 ]
-MLPS = [
-    spellings.LlamaStyleMLP,
-    spellings.UpFirstMLP,
-    spellings.SigmoidMLP,  # all matrices square: only the data flow tells them apart
-    spellings.ChunkMLP,
-    spellings.ChunkUpFirstMLP,
-    spellings.AlternatingMLP,
-    spellings.ResidualMLP,
-]
-LEFT = [
-    (spellings.LayerNormNoBias, "also executes ReduceMean"),
-    (spellings.EpsilonOutsideNorm, "other than sqrt"),
-    (spellings.NoEpsilonNorm, "no epsilon"),
-    (spellings.SumNorm, "other than sqrt"),
-    (spellings.PartialNorm, "a part of the features"),
-    (spellings.ChannelsFirstNorm, "for inputs of another shape"),
-    (spellings.WholeTensorNorm, "another axis"),
-    (spellings.DropoutMLP, "in training"),
-]
-OTHERS = [spellings.LayerScale, spellings.LearnedBias, spellings.UngatedMLP]
 
 
 @pytest.fixture
@@ -64,42 +63,22 @@ def only_entry(report):
     return entry
 
 
-@pytest.mark.parametrize(("norm", "epsilon", "scheme"), NORMS)
-def test_norms_are_replaced(norm, epsilon, scheme, x):
-    net = Holder(norm())
-    expected = numpy(net(x))
-    entry = only_entry(optimize(net))
-    assert entry.replaced
-    assert f"eps {epsilon:g}, {scheme}" in entry.text
-    assert type(net.part) is not norm
-    for mode in modes_of_a_layer(norm, [row[0] for row in NORMS]):
-        # Both in float32; the sum of a row in another order: some roundings of 2**-24.
-        assert_close(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6, err_msg=mode)
-
-
-@pytest.mark.parametrize("mlp", MLPS)
-def test_feed_forward_layers_are_replaced(mlp, x):
-    net = Holder(mlp())
-    expected = numpy(net(x))
-    assert only_entry(optimize(net)).replaced
-    assert type(net.part) is not mlp
-    for mode in modes_of_a_layer(mlp, MLPS):
-        # The last roundings of the activation differ, and the second matmul adds them up.
-        assert_close(numpy(run(mode, net, (x,))), expected, rtol=1e-5, atol=1e-5, err_msg=mode)
-
-
-@pytest.mark.parametrize(("cell", "reason"), LEFT)
-def test_recognised_but_left(cell, reason, x):
-    net = Holder(cell())
-    entry = only_entry(optimize(net))
-    assert not entry.replaced
-    assert reason in entry.text
-    assert type(net.part) is cell
-
-
-@pytest.mark.parametrize("cell", OTHERS)
-def test_not_recognised(cell):
-    assert optimize(Holder(cell())).entries == []
+def test_cells(x):
+    net = Together([make() for make, *_ in CELLS])
+    inputs = [x.swapaxes(1, 2) if make is spellings.ChannelsFirstNorm else x for make, *_ in CELLS]
+    expected = net(*inputs)
+    entries = {entry.place: entry for entry in optimize(net).entries}
+    for index, (make, replaced, text) in enumerate(CELLS):
+        entry = entries.pop(f"parts.{index}", None)
+        assert (entry and entry.replaced) is replaced, (make, entry)
+        assert entry is None or text in entry.text, (make, entry)
+        assert (type(net.parts[index]) is make) is not replaced
+    assert not entries
+    for mode in MODES:
+        for (make, *_), result, wanted in zip(CELLS, run(mode, net, inputs), expected, strict=True):
+            # The sum of a row in another order, the last roundings of an activation, and a matmul that adds them up.
+            tolerance = 1e-5 if "MLP" in make.__name__ else 2e-6
+            assert_close(numpy(result), numpy(wanted), rtol=tolerance, atol=tolerance, err_msg=f"{make} {mode}")
 
 
 @pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
@@ -111,17 +90,6 @@ def test_half_precision_norms_keep_their_rounding(norm, dtype):
     assert only_entry(optimize(net)).replaced
     # float32 sums in another order may meet a rounding boundary once in a while
     assert np.mean(numpy(net(x)) == expected) > 0.999
-
-
-@pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
-def test_half_precision_feed_forward_layer(dtype):
-    net = Holder(spellings.LlamaStyleMLP(dtype=getattr(ms, dtype)))
-    entry = only_entry(optimize(net))
-    assert entry.replaced
-    assert "float16" in entry.text
-    x = tensor(draw(np.random.default_rng(0), (2, HIDDEN)), "float16")
-    if dtype == "float16":
-        assert net(x).dtype == ms.float16
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -168,34 +136,9 @@ def test_parameters_stay_the_same_objects_under_the_same_names(x):
     assert [(path, p.name, id(p)) for path, p in net.parameters_and_names()] == before
     assert net.mlp.gate_proj.weight.name == "mlp.gate_proj.weight"
     report.restore()
-    assert [(path, p.name, id(p)) for path, p in net.parameters_and_names()] == before
-
-
-def test_checkpoint_from_before_loads_after(x, tmp_path):
-    net = Block()
-    expected = numpy(net(x))
-    ms.save_checkpoint(net, str(tmp_path / "before.ckpt"))
-    other = Block()
-    optimize(other)
-    left, _ = ms.load_param_into_net(other, ms.load_checkpoint(str(tmp_path / "before.ckpt")))
-    assert left == []
-    assert_close(numpy(other(x)), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_restore(mode, x):
-    net = Block()
-    kinds = [type(cell) for cell in (net.norm, net.mlp, net.last[0])]
-    expected = numpy(run(mode, net, (x,)))
-    report = optimize(net)
-    fused = numpy(run(mode, net, (x,)))
-    report.restore()
-    assert [type(cell) for cell in (net.norm, net.mlp, net.last[0])] == kinds
     assert report.replaced == []
     assert "then restored" in str(report)
-    np.testing.assert_array_equal(numpy(run(mode, net, (x,))), expected)
-    assert_close(fused, expected, rtol=1e-5, atol=1e-5)
-    report.restore()  # nothing left to do
+    assert [(path, p.name, id(p)) for path, p in net.parameters_and_names()] == before
 
 
 @pytest.fixture
@@ -254,16 +197,15 @@ def test_training_goes_on_as_before(x):
     np.testing.assert_allclose(losses(substitute=True), stock, rtol=1e-4)
 
 
-@pytest.mark.parametrize("graph", [False, True])
-def test_verify_measures_outputs_and_gradients(graph, x):
-    net = Block()
-    ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)
-    try:
+@pytest.mark.parametrize(("graph", "recompute"), [(False, False), (False, True), (True, True)])
+def test_verify_measures_outputs_and_gradients(graph, recompute, x):
+    net = Holder(Block())
+    if recompute:
+        net.part.recompute()
+    with graph_mode() if graph else nullcontext():
         report = optimize(net, verify=[x], gradients=True)
-    finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
     assert report.rolled_back == ""
-    assert len(report.replaced) == 3
+    assert [entry.place for entry in report.replaced] == ["part.norm", "part.mlp", "part.last.0"]
     assert 0 <= report.outputs.relative < 1e-5
     assert 0 <= report.gradients.relative < 1e-5
     assert "largest difference of a gradient" in str(report)
@@ -340,47 +282,28 @@ def test_what_a_cell_was_told_besides_its_construct_keeps_it(change, reason):
     assert entries["last.0"].replaced
 
 
-@pytest.mark.parametrize("graph", [False, True])
-def test_recompute_of_a_cell_around(graph, x):
-    net = Holder(Block())
-    net.part.recompute()
-    ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)
-    try:
-        report = optimize(net, verify=[x], gradients=True)
-    finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
-    assert [entry.place for entry in report.replaced] == ["part.norm", "part.mlp", "part.last.0"]
-    assert report.gradients.relative < 1e-5
+NORMS = [
+    (spellings.GroupNormFormula, "GroupNorm"),
+    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU"),
+    # An activation is part of it where nobody else takes what comes before.
+    (lambda: spellings.PreActivation("normed"), "GroupNorm"),
+    (lambda: spellings.PreActivation("activated"), "GroupNorm + ReLU"),
+    (lambda: spellings.NormedAndActivated(False), "LayerNorm + ReLU"),
+    (lambda: spellings.NormedAndActivated(True), "LayerNorm + ReLU"),
+]
 
 
-@pytest.mark.parametrize("cell", [spellings.GroupNormFormula, spellings.GroupNormFiveAxes])
-def test_group_norm_as_a_formula(cell):
-    net = Holder(cell())
+def test_norms_with_inputs(x):
     image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
-    expected = numpy(net(image))
-    assert only_entry(optimize(net, verify=[image])).replaced
-    assert_close(numpy(net(image)), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
-def test_a_norm_with_two_readers(shortcut, pattern):
-    """An activation is part of it where nobody else takes what comes before."""
-    net = Holder(spellings.PreActivation(shortcut))
-    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
-    expected = numpy(net(image))
-    report = optimize(net, verify=[image], gradients=True)
-    assert [(entry.pattern, entry.engine) for entry in report.replaced] == [(pattern, "cell")]
-    assert_close(numpy(net(image)), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("formula", [False, True])
-def test_a_layer_norm_and_its_activation(formula):
-    net = Holder(spellings.NormedAndActivated(formula))
-    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
-    expected = numpy(net(x))
-    report = optimize(net, verify=[x], gradients=True)
-    assert [(entry.pattern, entry.engine) for entry in report.replaced] == [("LayerNorm + ReLU", "cell")]
-    assert_close(numpy(net(x)), expected, atol=1e-5)
+    inputs = [x if "Layer" in pattern else image for _, pattern in NORMS]
+    net = Together([make() for make, _ in NORMS])
+    expected = net(*inputs)
+    report = optimize(net, verify=inputs, gradients=True)
+    found = {entry.place: (entry.pattern, entry.engine) for entry in report.replaced}
+    assert sorted(found.values()) == sorted((pattern, "cell") for _, pattern in NORMS)
+    assert "parts.2.norm" in found
+    for (_, pattern), result, wanted in zip(NORMS, net(*inputs), expected, strict=True):
+        assert_close(numpy(result), numpy(wanted), atol=1e-5, err_msg=pattern)
 
 
 @pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])

@@ -130,14 +130,9 @@ def test_a_bundle_that_is_cut_short(packed):
             load(packed)
 
 
-@pytest.mark.parametrize("name", ["model.mindir", "operators/rms_norm.yaml"])
-def test_a_changed_file_is_refused(packed, name):
-    def flip(files):
-        files[name] = files[name][:-1] + bytes([files[name][-1] ^ 1])
-
-    rewrite(packed, flip)
-    with pytest.raises(ValueError, match=rf"is refused: {name} was changed after the bundle was made \(SHA-256\)"):
-        load(packed)
+def flip(name):
+    """Change the last byte of a file."""
+    return lambda files: files.update({name: files[name][:-1] + bytes([files[name][-1] ^ 1])})
 
 
 @pytest.mark.parametrize(
@@ -157,6 +152,11 @@ def test_a_changed_file_is_refused(packed, name):
         (lambda files: files.update({"operators/./escape": b""}), r"which would be outside of its folder"),
         (lambda files: files.update({"model.mindir/escape": b""}), r"does not list the files"),
         (lambda files: files.update({"model.mindir": files["model.mindir"] + b"0"}), r"it has another size"),
+        (flip("model.mindir"), r"model\.mindir was changed after the bundle was made \(SHA-256\)"),
+        (
+            flip("operators/rms_norm.yaml"),
+            r"operators/rms_norm\.yaml was changed after the bundle was made \(SHA-256\)",
+        ),
     ],
 )
 def test_what_does_not_belong_there_is_refused(packed, function, message):

@@ -51,13 +51,13 @@ class Layers(nn.Cell):
         return x
 
 
-@pytest.mark.parametrize("sizes", [(2, 3), (1, 5), (4, 1)])
-def test_layers_take_sizes_from_where_they_were_first(sizes, tmp_path):
+def test_layers_take_sizes_from_where_they_were_first(tmp_path):
     stock, simple = simplified(Layers(), [draw(2, 3, 8)], {0: (0, 1)}, tmp_path)
     before, after = counts(stock), counts(simple)
     assert (before["Shape"], before["TupleGetItem"], before["MakeTuple"]) == (3, 6, 6)
     assert (after["Shape"], after["TupleGetItem"], after["MakeTuple"]) == (1, 2, 1)  # x has the other shape
-    assert_same(stock, simple, [draw(*sizes, 8)])
+    for sizes in ((2, 3), (1, 5), (4, 1)):
+        assert_same(stock, simple, [draw(*sizes, 8)])
 
 
 class Appended(nn.Cell):
@@ -69,12 +69,11 @@ class Appended(nn.Cell):
         return (both * 2).reshape(cache.shape[0], -1, 8), cache.reshape(cache.shape[0], cache.shape[1], 2, 4), lengths
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 3), (1, 7, 2), (3, 1, 4)])
-def test_what_is_appended_has_the_batch_of_what_was_there(sizes, tmp_path):
-    batch, past, new = sizes
+def test_what_is_appended_has_the_batch_of_what_was_there(tmp_path):
     stock, simple = simplified(Appended(), [draw(2, 4, 8), draw(2, 3, 8)], {0: (0, 1), 1: (0, 1)}, tmp_path)
     assert counts(simple)["TupleGetItem"] < counts(stock)["TupleGetItem"]
-    assert_same(stock, simple, [draw(batch, past, 8), draw(batch, new, 8)])
+    for batch, past, new in ((2, 3, 3), (1, 7, 2), (3, 1, 4)):
+        assert_same(stock, simple, [draw(batch, past, 8), draw(batch, new, 8)])
 
 
 class Broadcasting(nn.Cell):
@@ -85,11 +84,11 @@ class Broadcasting(nn.Cell):
         return total.reshape(total.shape[0], 2, 4), x.reshape(x.shape[0], 4, 2), y.reshape(y.shape[0], 4, 2)
 
 
-@pytest.mark.parametrize("rows", [(3, 3), (1, 5), (5, 1)])
-def test_sizes_of_a_sum_may_be_those_of_either(rows, tmp_path):
+def test_sizes_of_a_sum_may_be_those_of_either(tmp_path):
     stock, simple = simplified(Broadcasting(), [draw(2, 8), draw(2, 8)], {0: (0,), 1: (0,)}, tmp_path)
     assert counts(simple)["MakeTuple"] == counts(stock)["MakeTuple"]
-    assert_same(stock, simple, [draw(rows[0], 8), draw(rows[1], 8)])
+    for rows in ((3, 3), (1, 5), (5, 1)):
+        assert_same(stock, simple, [draw(rows[0], 8), draw(rows[1], 8)])
 
 
 class Calculated(nn.Cell):
@@ -107,13 +106,13 @@ class Calculated(nn.Cell):
         )
 
 
-@pytest.mark.parametrize("sizes", [(2, 3), (5, 4)])
-def test_the_same_calculation_is_done_once(sizes, tmp_path):
+def test_the_same_calculation_is_done_once(tmp_path):
     stock, simple = simplified(Calculated(), [draw(2, 3, 8)], {0: (0, 1)}, tmp_path)
     before, after = counts(stock), counts(simple)
     assert (before["ScalarMul"], before["ScalarAdd"]) == (2, 3)
     assert (after["ScalarMul"], after["ScalarAdd"]) == (1, 2)
-    assert_same(stock, simple, [draw(*sizes, 8)])
+    for sizes in ((2, 3), (5, 4)):
+        assert_same(stock, simple, [draw(*sizes, 8)])
 
 
 class SizesOut(nn.Cell):
@@ -140,11 +139,10 @@ class InBranches(nn.Cell):
         return x.reshape(x.shape[0], 4, 2).sum() - y.reshape(y.shape[0], 4, 2).sum()
 
 
-@pytest.mark.parametrize(("rows", "sign"), [((3, 3), 1), ((3, 5), -1)])
-def test_what_a_branch_needs_holds_in_that_branch(rows, sign, tmp_path):
+def test_what_a_branch_needs_holds_in_that_branch(tmp_path):
     stock, simple = simplified(InBranches(), [draw(2, 8), draw(2, 8)], {0: (0,), 1: (0,)}, tmp_path)
-    inputs = ops.abs(draw(rows[0], 8)) * sign, draw(rows[1], 8)
-    np.testing.assert_array_equal(numpy(load(simple)(*inputs)), numpy(load(stock)(*inputs)))
+    for rows, sign in ((3, 1), (5, -1)):
+        assert_same(stock, simple, [ops.abs(draw(3, 8)) * sign, draw(rows, 8)])
 
 
 def node(kind, *inputs, shape=None, **attributes):
@@ -214,10 +212,10 @@ class Subtracted(nn.Cell):
         return rows * rows.shape[0], rows.reshape(x.shape[1], rows.shape[0], 8), wide * wide.shape[0]
 
 
-@pytest.mark.parametrize("length", [1, 4])
-def test_a_size_that_comes_out_as_minus_one(length, tmp_path):
+def test_a_size_that_comes_out_as_minus_one(tmp_path):
     stock, simple = simplified(Subtracted(), [draw(2, 3, 8), draw(1, 8)], {0: (0, 1), 1: (0,)}, tmp_path)
-    assert_same(stock, simple, [draw(2, length, 8), draw(3, 8)])
+    for length in (1, 4):
+        assert_same(stock, simple, [draw(2, length, 8), draw(3, 8)])
 
 
 @pytest.mark.parametrize(

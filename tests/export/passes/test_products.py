@@ -209,14 +209,14 @@ def repeated_first(x, y):
 
 
 @pytest.mark.parametrize(
-    ("functions", "grouped", "copies"),
+    ("functions", "grouped", "copies", "shape"),
     [
-        ((scores, mixed), 3, 0),
-        ((repeated_in_use,), 1, 1),
-        ((repeated_in_another_order, repeated_first), 0, 2),
+        ((scores, mixed), 3, 0, (2, 6, 5, 4)),
+        ((scores, mixed), 3, 0, (1, 6, 1, 4)),
+        ((repeated_in_use,), 1, 1, (1, 6, 1, 4)),
+        ((repeated_in_another_order, repeated_first), 0, 2, (2, 6, 5, 4)),
     ],
 )
-@pytest.mark.parametrize("shape", [(2, 6, 5, 4), (1, 6, 1, 4)])
 def test_heads_that_share_keys(functions, grouped, copies, shape, tmp_path):
     inputs = draw(*shape), draw(shape[0], 2, 7, 4)
     before, after, entries = simplified(functions, inputs, tmp_path)

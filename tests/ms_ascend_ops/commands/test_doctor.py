@@ -1,7 +1,5 @@
 import json
-import os
 import re
-import stat
 import subprocess
 import sys
 
@@ -47,6 +45,7 @@ def test_environment(monkeypatch, tmp_path):
     only(monkeypatch, "environment")
     monkeypatch.setenv("MS_ASCEND_OPS_NUM_THREADS", "0")
     monkeypatch.setenv("MS_ASCEND_OPS_STREAM_BYTES", "1e6")
+    monkeypatch.setenv("MS_ASCEND_OPS_COMPILE", "off")
     monkeypatch.setenv("MS_CUSTOM_AOT_WHITE_LIST", str(tmp_path))
     monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "none"))
     check = examined()["environment"]
@@ -54,6 +53,7 @@ def test_environment(monkeypatch, tmp_path):
     for part in (
         "it must be 1 to 256",
         "it must be 1 or more",
+        "MS_ASCEND_OPS_COMPILE: it must be 0 or 1",
         "or MindSpore refuses every operator",
         "none does not exist: source set_env.sh",
     ):
@@ -155,15 +155,6 @@ def test_loops_that_do_not_work(monkeypatch, old, new, status, found):
     assert found in check.found
 
 
-@pytest.mark.parametrize(("value", "status"), [("0", "ok"), ("1", "ok"), ("off", "error"), ("", "error")])
-def test_the_variable_of_loops(monkeypatch, value, status):
-    only(monkeypatch, "environment")
-    monkeypatch.setenv("MS_ASCEND_OPS_COMPILE", value)
-    check = examined()["environment"]
-    assert check.status == status
-    assert ("MS_ASCEND_OPS_COMPILE: it must be 0 or 1" in check.remedy) == (status == "error")
-
-
 @pytest.mark.parametrize(
     ("part", "package", "version", "status", "remedy"),
     [
@@ -224,19 +215,6 @@ def test_a_part_that_breaks_does_not_end_the_examination(monkeypatch):
     checks = examined()
     assert checks["one"].found == "cannot be examined: OSError: disk on fire"
     assert checks["environment"].status == "ok"
-
-
-def test_a_file_that_is_no_library(monkeypatch, tmp_path):
-    """The whole way, in a copy of the package whose library is damaged."""
-    only(monkeypatch, "kernel library")
-    damaged = tmp_path / "libms_ascend_ops.so"
-    damaged.write_bytes(b"no library")
-    damaged.chmod(damaged.stat().st_mode | stat.S_IXUSR)
-    code = f"import ctypes; ctypes.CDLL({os.fspath(damaged)!r})"
-    monkeypatch.setattr(doctor, "_TRY_LIBRARY", code)
-    check = examined()["kernel library"]
-    assert check.status == "error"
-    assert "does not run: OSError" in check.found
 
 
 def test_a_process_that_does_not_answer(monkeypatch):

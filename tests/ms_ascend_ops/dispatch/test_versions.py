@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from ms_ascend_ops import dispatch, ops
+from ms_ascend_ops import dispatch, monitoring, ops
 from tests.acceptance import assert_close
 from tests.tensors import numpy, tensor
 
@@ -36,6 +36,13 @@ def test_a_second_version_runs_beside_the_first(version, pair):
     graph = ms.jit(_sum)
     assert np.allclose(numpy(graph(*pair)), expected, rtol=1e-6)
     assert [(one.version, one.form) for one in dispatch.choices()] == [("next", "float32[64,512] float32[64,512]")]
+    # Each library counts its own calls.
+    monitor = monitoring.start(registry=pytest.importorskip("prometheus_client").CollectorRegistry())
+    try:
+        ops.add(*pair)
+        assert {key[:2]: sum(one.calls) for key, one in monitor.figures().items()} == {("add", "next"): 1}
+    finally:
+        monitoring.stop()
 
 
 def test_a_wrong_result_is_caught_by_the_guard(version, pair, caplog):

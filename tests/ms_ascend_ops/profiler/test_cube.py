@@ -63,16 +63,29 @@ def bars(trace, pipe, chip=SIMPLE, **options):
     return [bar for bar in runs[0].cube.bars if bar.pipe == pipe]
 
 
-def test_one_base_block():
-    launch = Launch(8192, 8192, 16384)
-    launch.core().product(SIDE, BASE, (0, 1, 2))
-    assert cycles(launch.trace()) == pytest.approx(MESSAGE + 2 * LOAD + L0 + MMAD + STORE + ANSWER)
+# Sizes of a product, what else is said of it, and how long it takes.
+PRODUCTS = {
+    "a base block": (SIDE, {}, 2 * LOAD + L0 + MMAD + STORE),
+    # Blocks along k are loaded while others are multiplied.
+    "three blocks along k": ((64, 64, 192), {}, 6 * LOAD + L0 + MMAD + STORE),
+    # What fits L1 twice saves set-up: here all of k, so one load of each operand. L0 binds behind the last load.
+    "several blocks at once": ((64, 64, 256), {"whole": 1}, 2 * 50 + 8 * 819.2 + 4 * L0 + MMAD + STORE),
+    "a result in the workspace stays in L2": (
+        SIDE,
+        {"arguments": (0, 1, WORKSPACE)},
+        2 * LOAD + L0 + MMAD + 30 + 16384 / 40,
+    ),
+    "adding to memory": (SIDE, {"atomic": True}, 2 * LOAD + L0 + MMAD + 30 + 16384 / 10),
+    "nothing": ((64, 64, 0), {}, 0),
+}
 
 
-def test_blocks_along_k_are_loaded_while_others_are_multiplied():
-    launch = Launch(3 * 8192, 3 * 8192, 16384)
-    launch.core().product((64, 64, 192), BASE, (0, 1, 2))
-    assert cycles(launch.trace()) == pytest.approx(MESSAGE + 6 * LOAD + L0 + MMAD + STORE + ANSWER)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_a_product_takes(name):
+    sizes, options, expected = PRODUCTS[name]
+    launch = Launch(MIB, MIB, MIB)
+    launch.core().product(sizes, BASE, **{"arguments": (0, 1, 2), **options})
+    assert cycles(launch.trace()) == pytest.approx(MESSAGE + expected + ANSWER)
 
 
 def test_the_multiplications_bind_where_loads_are_quick():
@@ -83,35 +96,26 @@ def test_the_multiplications_bind_where_loads_are_quick():
     assert cycles(launch.trace(), quick) == pytest.approx(MESSAGE + 8 * L0 + MMAD + STORE + ANSWER, abs=1)
 
 
+HALF = changed(fix=Mte(30.0, 20.0, 40.0, 0.0, 0.5, 0.5))
+
+
 @pytest.mark.parametrize(
-    ("element_bytes", "hf32", "macs"), [(2, False, 4096), (4, False, 1024), (4, True, 2048), (1, False, 8192)]
+    ("sizes", "pipe", "place", "chip", "element_bytes", "hf32", "expected"),
+    [
+        (SIDE, Pipe.M, 0, SIMPLE, 2, False, 8 + 64**3 / 4096),  # multiply-adds in a cycle
+        (SIDE, Pipe.M, 0, SIMPLE, 4, False, 8 + 64**3 / 1024),
+        (SIDE, Pipe.M, 0, SIMPLE, 4, True, 8 + 64**3 / 2048),
+        (SIDE, Pipe.M, 0, SIMPLE, 1, False, 8 + 64**3 / 8192),
+        ((1, 64, 64), Pipe.M, 0, SIMPLE, 2, False, 8 + 16 * 64 * 64 / 4096),  # a row costs a whole block
+        (SIDE, Pipe.FIX, 0, HALF, 2, False, 30 + 16384 / 10),  # results in rows of 256 bytes, lines of 512
+        ((64, 63, 64), Pipe.MTE2, 1, SIMPLE, 2, False, 50 + 64 * 63 * 2 / 5),  # rows of B are 126 bytes apart
+    ],
 )
-def test_multiply_adds_in_a_cycle(element_bytes, hf32, macs):
+def test_what_a_step_takes(sizes, pipe, place, chip, element_bytes, hf32, expected):
     launch = Launch(MIB, MIB, MIB)
-    launch.core().product(SIDE, BASE, (0, 1, 2), element_bytes=element_bytes)
-    (mmad,) = bars(launch.trace(), Pipe.M, hf32=hf32)
-    assert mmad.end - mmad.begin == pytest.approx(8 + 64**3 / macs)
-
-
-def test_rows_that_fill_no_block_cost_a_whole_one():
-    launch = Launch(MIB, MIB, MIB)
-    launch.core().product((1, 64, 64), BASE, (0, 1, 2))
-    (mmad,) = bars(launch.trace(), Pipe.M)
-    assert mmad.end - mmad.begin == pytest.approx(8 + 16 * 64 * 64 / 4096)
-    prediction, _ = predict(launch.trace(), SIMPLE)
-    assert prediction.cube.block_efficiency == pytest.approx(1 / 16)
-
-
-def test_several_blocks_at_once_save_set_up():
-    """What fits L1 twice: here all of k, so one load of each operand."""
-    one, several = Launch(4 * 8192, 4 * 8192, 16384), Launch(4 * 8192, 4 * 8192, 16384)
-    one.core().product((64, 64, 256), BASE, (0, 1, 2))
-    several.core().product((64, 64, 256), BASE, (0, 1, 2), whole=1)
-    assert len(bars(one.trace(), Pipe.MTE2)) == 8
-    assert len(bars(several.trace(), Pipe.MTE2)) == 2
-    transfers = 8 * 819.2
-    expected = MESSAGE + 2 * 50 + transfers + 4 * L0 + MMAD + STORE + ANSWER  # L0 binds behind the last load
-    assert cycles(several.trace()) == pytest.approx(expected)
+    launch.core().product(sizes, BASE, (0, 1, 2), element_bytes=element_bytes)
+    bar = bars(launch.trace(), pipe, chip, hf32=hf32)[place]
+    assert bar.end - bar.begin == pytest.approx(expected)
 
 
 def test_loads_wait_for_room_in_l1():
@@ -220,33 +224,6 @@ def test_an_operand_that_all_cores_read_is_fetched_once():
     assert prediction.hbm_bytes == pytest.approx(5 * 8192 + 4 * 16384)
 
 
-def test_a_result_in_the_workspace_stays_in_l2():
-    launch = Launch(8192, 8192)
-    launch.core().product(SIDE, BASE, (0, 1, WORKSPACE))
-    assert cycles(launch.trace()) == pytest.approx(MESSAGE + 2 * LOAD + L0 + MMAD + 30 + 16384 / 40 + ANSWER)
-
-
-def test_adding_to_memory_is_slower():
-    launch = Launch(8192, 8192, 16384)
-    launch.core().product(SIDE, BASE, (0, 1, 2), atomic=True)
-    assert cycles(launch.trace()) == pytest.approx(MESSAGE + 2 * LOAD + L0 + MMAD + 30 + 16384 / 10 + ANSWER)
-
-
-def test_results_whose_rows_are_no_lines_are_slower():
-    half = changed(fix=Mte(30.0, 20.0, 40.0, 0.0, 0.5, 0.5))
-    launch = Launch(MIB, MIB, MIB)
-    launch.core().product(SIDE, BASE, (0, 1, 2))  # rows of 256 bytes, lines of 512
-    (store,) = bars(launch.trace(), Pipe.FIX, half)
-    assert store.end - store.begin == pytest.approx(30 + 16384 / 10)
-
-
-def test_rows_that_begin_anywhere_are_loaded_slowly():
-    launch = Launch(MIB, MIB, MIB)
-    launch.core().product((64, 63, 64), BASE, (0, 1, 2))  # rows of B are 126 bytes apart
-    _, b = bars(launch.trace(), Pipe.MTE2)
-    assert b.end - b.begin == pytest.approx(50 + 64 * 63 * 2 / 5)
-
-
 def test_objects_are_made_once():
     launch = Launch(8192, 8192, 16384)
     core = launch.core()
@@ -257,12 +234,6 @@ def test_objects_are_made_once():
     assert cycles(launch.trace(), started) == pytest.approx(2000 + cycles(launch.trace()))
 
 
-def test_a_product_of_nothing():
-    launch = Launch(8192, 8192, 16384)
-    launch.core().product((64, 64, 0), BASE, (0, 1, 2))
-    assert cycles(launch.trace()) == pytest.approx(MESSAGE + ANSWER)
-
-
 def test_the_bound_and_its_share():
     launch = Launch(8192, 8192, 16384)
     launch.core().product(SIDE, BASE, (0, 1, 2))
@@ -270,6 +241,9 @@ def test_the_bound_and_its_share():
     assert prediction.cube.flops == 2 * 64**3
     assert prediction.cube.bound_us == pytest.approx(64**3 / 4096 / 2 / 1e3)  # on both cube cores
     assert prediction.busy["cube M"] == pytest.approx(MMAD / cycles(launch.trace()))
+    launch = Launch(8192, 8192, 16384)
+    launch.core().product((1, 64, 64), BASE, (0, 1, 2))
+    assert predict(launch.trace(), SIMPLE)[0].cube.block_efficiency == pytest.approx(1 / 16)
 
 
 def test_a_kernel_that_multiplies_enough_is_bound_by_the_cube():
