@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1]
@@ -16,8 +17,7 @@ DOCS = Path(__file__).parents[1]
 _COLUMNS = {
     "conv2d": ("convolution.md", "Samples, channels, output channels", "conv2d", ("stock",), "ms"),
     "sparse_matmul": ("sparse.md", "values", "direct", ("dense", "SciPy", "PyTorch"), "ms"),
-    "block_sparse_matmul": ("sparse.md", "values", "blocks", ("dense", "SciPy", "PyTorch"), "ms"),
-    "sliced_sparse_matmul": ("sparse.md", "size, values", "sliced", ("dense", "SciPy", "PyTorch"), "ms"),
+    "block_sparse_matmul": ("sparse.md", "values", "blocks", ("direct", "dense", "SciPy", "PyTorch"), "ms"),
     "moe_gating_top_k": ("moe.md", "Tokens, size", "layer", ("MindSpore", "PyTorch"), "ms"),
     "moe_token_permute": ("moe.md", "Tokens, size", "layer", ("MindSpore", "PyTorch"), "ms"),
     "moe_token_unpermute": ("moe.md", "Tokens, size", "layer", ("MindSpore", "PyTorch"), "ms"),
@@ -116,7 +116,9 @@ def _time(text: str) -> float | None:
 
 
 def _tables(page: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """The tables of a page: the first heading, and the rows by their headings."""
+    """The tables of a page: the first heading, and the rows by their headings; an empty first cell is that above it."""
     for block in re.findall(r"(?:^\|.*\n)+", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE):
         lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines()]
+        for above, line in pairwise(lines[2:]):
+            line[0] = line[0] or above[0]
         yield lines[0][0], [dict(zip(lines[0], line, strict=False)) for line in lines[2:]]

@@ -1,26 +1,30 @@
 """Measure whether a convolution is faster as our operator than as MindSpore's, on this machine and for its size.
 
 Both are run on random numbers, once for each convolution of another size, in turn until the shorter time is clear, in
-the modes in which the network may run: a graph spares MindSpore's more than it spares ours.
+the modes in which the network may run: a graph spares MindSpore's more than it spares ours. An NPU is asked by its
+events. Those of an emulated device tell what is predicted for an NPU with --trace only: without, convolutions are
+replaced unmeasured, so that what an NPU may run is tried.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
-from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.graphs.modes import graph_mode, pynative, quiet
 from ms_ascend_ops.export.graphs.probe import synchronize
 from ms_ascend_ops.export.matching.find import Found
 
 from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
+from ms_ascend_ops.mindspore_versions import device_target
 from ms_ascend_ops.ops.conv2d import conv2d
 
 __all__ = ["GRAPH", "PYNATIVE", "running", "slower"]
@@ -50,44 +54,59 @@ def running(*modes: str) -> Iterator[None]:
 
 
 def slower(found: Found) -> str:
-    """Why a convolution must stay, if it is faster as it is; nothing of what is none, and where it does not matter."""
-    if found.fused.op != "conv2d":
+    """Why a place must stay, if it is faster as it is; nothing where nobody knows, or where it does not matter."""
+    on_npu = device_target() == "Ascend"
+    if on_npu and found.row.name == "linear layer":
+        return "an NPU has a product of its own, and nothing is fused with this one"
+    if found.fused.op != "conv2d" and not (on_npu and found.fused.op == "conv2d_group_norm"):
+        return ""
+    if on_npu and not _tells_time():
         return ""
     x, weight = found.inputs[:2]
-    settings = found.fused.keywords or {}
+    keywords = found.fused.keywords or {}
+    settings = {name: keywords[name] for name in ("stride", "padding", "dilation", "groups", "data_format")}
+    # What is behind a convolution with a norm is ours, whoever computes the convolution.
+    activation = keywords["activation"] if found.fused.op == "conv2d" else "none"
     if x.shape is None or weight.shape is None or min(*x.shape[1:], *weight.shape) < 1:
         return ""  # sizes that are open
-    # A batch, and the dtype, change nothing: all of them have to do the same.
-    alone = {name: value for name, value in settings.items() if name != "activation"}
-    convolution = _modes.get(), x.shape[1:], weight.shape, repr(sorted(alone.items()))
-    key = *convolution, settings["activation"], len(found.inputs)
+    # On a CPU a batch, and the dtype, change nothing: all of them have to do the same.
+    image = (max(1, x.shape[0]), *x.shape[1:]) if on_npu else (1, *x.shape[1:])
+    dtype = x.dtype if on_npu else "float32"
+    convolution = _modes.get(), image, dtype, weight.shape, repr(sorted(settings.items()))
+    biased = len(found.inputs) > 2
+    key = *convolution, activation, biased
     if convolution in _slow:  # larger places are looked at first: what is slower with them is slower without
         return _slow[convolution]
     if key not in _known:
-        _known[key] = _judged(x, weight, settings, len(found.inputs) > 2)
+        _known[key] = _judged(image, weight.shape, dtype, {**settings, "activation": activation}, biased)
         if _known[key]:
             _slow[convolution] = _known[key]
     return _known[key]
 
 
-def _judged(x: Node, weight: Node, settings: dict[str, Any], biased: bool) -> str:
-    assert x.shape is not None
-    assert weight.shape is not None
-    few = settings["groups"] > 1 or weight.shape[1] < _CHANNELS
+def _tells_time() -> bool:
+    emulated = bool(os.environ.get("MS_ASCEND_EMULATED_CHIP"))
+    return not emulated or bool(os.environ.get("MS_ASCEND_EMULATED_TRACE"))
+
+
+def _judged(image: tuple[int, ...], weight: tuple[int, ...], dtype: str, settings: dict[str, Any], biased: bool) -> str:
+    few = settings["groups"] > 1 or weight[1] < _CHANNELS
     stride = settings["stride"]
-    products = int(np.prod(weight.shape)) * x.shape[2] * x.shape[3] // (stride[0] * stride[1])
-    if products < (_GROUPED if few else _PLAIN):
+    products = int(np.prod(weight)) * image[2] * image[3] // (stride[0] * stride[1])
+    on_npu = device_target() == "Ascend"
+    if not on_npu and products < (_GROUPED if few else _PLAIN):
         return ""
     random = np.random.default_rng(0)
-    tensors = [random.standard_normal(shape).astype(np.float32) for shape in (weight.shape, weight.shape[:1])]
-    data = [Parameter(Tensor(tensor)) for tensor in tensors[: 2 if biased else 1]]
-    ours, stock = _Ours(data, settings), _Stock(data, settings)
-    image = Tensor(random.standard_normal((1, *x.shape[1:])).astype(np.float32))
-    for mode in _modes.get():
+    shapes = [image, weight, *([weight[:1]] if biased else [])]
+    x, *data = (Tensor(random.standard_normal(shape).astype(np.float32)).astype(getattr(ms, dtype)) for shape in shapes)
+    parameters = [Parameter(values) for values in data]
+    ours, stock = _Ours(parameters, settings), _Stock(parameters, settings)
+    measure = _times_of_device if on_npu else _times
+    for mode in (PYNATIVE,) if on_npu else _modes.get():
         with quiet(), graph_mode() if mode == GRAPH else pynative():
-            if not (_runs(stock, image) and _runs(ours, image)):
+            if not (_runs(stock, x) and _runs(ours, x)):
                 continue
-            ours_s, stock_s = _times(lambda: ours(image), lambda: stock(image))
+            ours_s, stock_s = measure(lambda: ours(x), lambda: stock(x))
         if ours_s > stock_s * _MARGIN:
             times = f"MindSpore's takes {1e3 * stock_s:.2g} ms and the operator {1e3 * ours_s:.2g} ms"
             return f"on this machine {times}, {mode}"
@@ -156,3 +175,17 @@ def _times(ours: Callable[[], Tensor], stock: Callable[[], Tensor]) -> tuple[flo
         if number and (late or best[1][0] > _CLEAR * best[0][0] or best[0][0] > _CLEAR * best[1][0]):
             break
     return max(zip(*best, strict=True), key=lambda pair: pair[0] / max(pair[1], 1e-9))
+
+
+def _times_of_device(ours: Callable[[], Tensor], stock: Callable[[], Tensor]) -> tuple[float, float]:
+    """The seconds that each takes on an NPU, which have run once before."""
+    found = []
+    for function in (ours, stock):
+        begin, end = (ms.runtime.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(_FEWEST):
+            function()
+        end.record()
+        ms.runtime.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / _FEWEST)
+    return found[0], found[1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops.device.aclnn_table import rows
+from ms_ascend_ops.device.operators import attention
 from ms_ascend_ops.device.operators.graph_engine_layers import ge_layer_norm
 from tests.acceptance import assert_close
 from tests.device.calls import Memory, Scalar, execute, values_of
@@ -115,6 +116,13 @@ def _made(name, *arguments, shape=(100, 100), dtype=np.float32):
     out = np.zeros(shape, dtype)
     execute(name, *arguments, out)
     return out
+
+
+def test_attention_in_blocks_of_rows(monkeypatch):
+    """As long sequences have them."""
+    monkeypatch.setattr(attention, "_CACHED_SCORES", 8)
+    for name in families()["attention"].keys() & rows().keys():
+        _run(name, "float32")
 
 
 @pytest.mark.parametrize("mean", [2.0, np.full((100, 100), 2, np.float32)], ids=["number", "tensor"])

@@ -39,10 +39,17 @@ def found(tmp_path_factory):
     return results
 
 
-@pytest.mark.parametrize("name", ["vit", "llama"])
+@pytest.mark.parametrize("name", ["vit", "llama", "qwen2"])
 def test_the_places_are_those_of_a_cpu(found, name):
-    """An NPU has flash attention in networks of diffusers, which is nothing to replace; those of Qwen2 differ, too."""
+    """Networks of diffusers are not here: an NPU has flash attention in them, which is nothing to replace.
+
+    The norms of Qwen2 call MindSpore's RmsNorm, of which a CPU has no kernel: they run on our operator there already.
+    """
     places, expected = (found[device][f"{name} places"].tolist() for device in ("Ascend", "CPU"))
+    if name == "qwen2":
+        norms = [place for place in places if place.endswith(": RMSNorm")]
+        assert len(norms) == 5
+        places = [place for place in places if place not in norms]
     assert places == expected
     assert places
 

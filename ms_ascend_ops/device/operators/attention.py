@@ -12,6 +12,7 @@ import numpy as np
 from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 _LANES = 8  # the sums and maxima of a softmax stand in so many equal columns
+_CACHED_SCORES = 1 << 19  # of a head
 _ADD_FIRST = 1  # pseType: what is added to the scores is scaled, too
 
 
@@ -93,17 +94,25 @@ def _groups(q: Array, k: Array) -> Iterator[tuple[int, int, slice]]:
             yield batch, head, slice(head * share, (head + 1) * share)
 
 
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Yield rows whose scores stay in a cache: those of a long sequence would wait for memory four times as long."""
+    size = max(1, _CACHED_SCORES // max(1, columns))
+    for first in range(0, rows, size):
+        yield slice(first, min(first + size, rows))
+
+
 def _weights(
-    q: Array, k: Array, rule: _Rule, batch: int, heads: slice, seen: Array | None
+    q: Array, k: Array, rule: _Rule, batch: int, heads: slice, rows: slice, seen: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Probabilities of one group of heads, and the maxima and sums of their rows."""
-    scores = np.matmul(q, k.T)
+    """Probabilities of these rows of one group of heads, and the maxima and sums of the rows."""
+    scores = np.matmul(q[batch, heads, rows], k.T)
     if rule.shift is not None:
-        shift = _of_heads(_of_batch(rule.shift, batch), heads)[..., : scores.shape[-2], : scores.shape[-1]]
+        shift = _of_heads(_of_batch(rule.shift, batch), heads)[..., : scores.shape[-1]]
+        shift = shift if shift.shape[-2] == 1 else shift[..., rows, :]
         scores = scores + shift if rule.shift_type == _ADD_FIRST else scores + shift / rule.scale
     scores = scores * np.float32(rule.scale)
-    part = _of_heads(seen, heads)
-    scores = scores if part is None else np.where(part, scores, -np.inf)
+    if seen is not None:
+        scores = np.where(_of_heads(seen, heads)[:, rows], scores, -np.inf)
     most = scores.max(-1, keepdims=True, initial=-np.inf)
     powers = np.exp(scores - np.where(np.isfinite(most), most, 0))
     total = powers.sum(-1, keepdims=True)
@@ -118,12 +127,12 @@ def _attend(
     most, total = np.zeros((2, *q.shape[:3], 1), np.float32)
     for batch, head, heads in _groups(q, k):
         seen = rule.visible(batch, q.shape[2], k.shape[2], None if lengths is None else lengths[batch])
-        weights, most[batch, heads], total[batch, heads] = _weights(
-            q[batch, heads], k[batch, head], rule, batch, heads, seen
-        )
-        if rule.drop is not None:
-            weights = weights * rule.drop[batch, heads] / rule.keep
-        out[batch, heads] = np.matmul(weights, v[batch, head])
+        for rows in _blocks(q.shape[2], k.shape[2]):
+            at = batch, heads, rows
+            weights, most[at], total[at] = _weights(q, k[batch, head], rule, batch, heads, rows, seen)
+            if rule.drop is not None:
+                weights = weights * rule.drop[at] / rule.keep
+            out[at] = np.matmul(weights, v[batch, head])
     return out, most, total
 
 
@@ -132,19 +141,21 @@ def _attend_gradient(q: Array, k: Array, v: Array, dy: Array, rule: _Rule) -> tu
     dshift = None if rule.shift is None else np.zeros((*q.shape[:3], k.shape[2]), np.float32)
     for batch, head, heads in _groups(q, k):
         seen = rule.visible(batch, q.shape[2], k.shape[2])
-        weights, _, _ = _weights(q[batch, heads], k[batch, head], rule, batch, heads, seen)
-        dweights = np.matmul(dy[batch, heads], v[batch, head].T)
-        kept = weights
-        if rule.drop is not None:
-            factor = rule.drop[batch, heads] / rule.keep
-            dweights, kept = dweights * factor, weights * factor
-        dv[batch, head] = np.matmul(kept.swapaxes(1, 2), dy[batch, heads]).sum(0)
-        dscores = weights * (dweights - (weights * dweights).sum(-1, keepdims=True))
-        if dshift is not None:
-            dshift[batch, heads] = dscores * (rule.scale if rule.shift_type == _ADD_FIRST else 1)
-        dscores = dscores * np.float32(rule.scale)
-        dq[batch, heads] = np.matmul(dscores, k[batch, head])
-        dk[batch, head] = np.matmul(dscores.swapaxes(1, 2), q[batch, heads]).sum(0)
+        for rows in _blocks(q.shape[2], k.shape[2]):
+            at = batch, heads, rows
+            weights, _, _ = _weights(q, k[batch, head], rule, batch, heads, rows, seen)
+            dweights = np.matmul(dy[at], v[batch, head].T)
+            kept = weights
+            if rule.drop is not None:
+                factor = rule.drop[at] / rule.keep
+                dweights, kept = dweights * factor, weights * factor
+            dv[batch, head] += np.matmul(kept.swapaxes(1, 2), dy[at]).sum(0)
+            dscores = weights * (dweights - (weights * dweights).sum(-1, keepdims=True))
+            if dshift is not None:
+                dshift[at] = dscores * (rule.scale if rule.shift_type == _ADD_FIRST else 1)
+            dscores = dscores * np.float32(rule.scale)
+            dq[at] = np.matmul(dscores, k[batch, head])
+            dk[batch, head] += np.matmul(dscores.swapaxes(1, 2), q[at]).sum(0)
     if dshift is not None and rule.shift is not None and rule.shift.shape[0] == 1:
         dshift = dshift.sum(0, keepdims=True)
     return dq, dk, dv, dshift

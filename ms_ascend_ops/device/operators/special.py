@@ -13,6 +13,7 @@ from ms_ascend_ops.device.operators.memory import Array
 __all__ = ["erf", "erfc", "erfinv"]
 
 _STEPS = 256  # of the table of erf, in one
+_BLOCK = 1 << 14
 _TABLE_ENDS = 6  # from where on erf is 1 in float64
 _FRACTION_BEGINS, _FRACTION_STEPS = 2.0, 60
 
@@ -20,7 +21,12 @@ _FRACTION_BEGINS, _FRACTION_STEPS = 2.0, 60
 def erf(x: Any) -> Array:
     """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
     values = np.asarray(x)
-    return _erf(values.astype(np.float64)).astype(np.result_type(values.dtype, np.float32), copy=False)
+    result = np.empty(values.shape, np.result_type(values.dtype, np.float32))
+    flat, made = np.ravel(values), result.reshape(-1)
+    # A dozen arrays of float64 stay in a cache: those of a whole tensor would wait for memory.
+    for first in range(0, flat.size, _BLOCK):
+        made[first : first + _BLOCK] = _erf(flat[first : first + _BLOCK].astype(np.float64))
+    return result
 
 
 def erfc(x: Any) -> Array:

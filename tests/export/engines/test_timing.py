@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import nn
+from mindspore import mint, nn
 from ms_ascend_ops.export.engines import timing
 from ms_ascend_ops.export.graphs.modes import graph_mode
 
@@ -95,3 +95,32 @@ def test_times():
     assert stock > 0
     assert order[:3] == ["ours", "ours", "stock"]
     assert 5 <= len(order) <= 13
+
+
+class Projected(Network):
+    """The same, and a layer of mint."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = mint.nn.Linear(4, 3)
+
+    def construct(self, x):
+        return self.linear(super().construct(x).mean((2, 3)))
+
+
+@pytest.mark.parametrize("emulated", ["", "traced", "untraced"])
+def test_on_an_npu(emulated, measured, monkeypatch):
+    """Its events are asked, for any size and the real batch; an emulated one has those of an NPU with --trace only."""
+    _, calls = measured
+    monkeypatch.setattr(timing, "device_target", lambda: "Ascend")
+    monkeypatch.setattr(timing, "_times_of_device", lambda ours, stock: calls.append(numpy(ours()).shape) or (2.0, 1.0))
+    monkeypatch.setenv("MS_ASCEND_EMULATED_CHIP", "soc=Ascend910B2" if emulated else "")
+    monkeypatch.setenv("MS_ASCEND_EMULATED_TRACE", "trace.json" if emulated == "traced" else "")
+    x = tensor(draw(np.random.default_rng(0), (2, 32, 24, 20)), "float32")
+    report = optimize(Projected(), verify=[x], level="O3")
+    places = [e for e in report.replaced if e.pattern == "convolution"]
+    assert len(places) == (2 if emulated == "untraced" else 0)
+    assert {shape[0] for shape in calls} == (set() if emulated == "untraced" else {2})
+    assert {shape[1] for shape in calls} == (set() if emulated == "untraced" else {4, 32})
+    # It gains nothing there.
+    assert [(e.pattern, e.replaced) for e in report.entries if e.place == "linear"] == [("linear layer", False)]
