@@ -145,6 +145,21 @@ FAULTS = (
         " call: optimize reads what it may have to compute itself, and has operators prepared where they are called",
     ),
     Fault(
+        "constants behind an effect",
+        (2, 7),
+        (2, 8),
+        "a node that gives a constant stays in the graph if what it takes comes from a call that prints or writes, and"
+        " gradients fail (TupleGetItem ... should be Sequence). Once such a call was an indexing, every `x[...]` of the"
+        " process counts as one. Functions of operators ask their Selector with parameters alone, which are never"
+        " marked",
+    ),
+    Fault(
+        "oneDNN 2 on a CPU",
+        (2, 7),
+        (2, 8),
+        "convolutions are not its: the kernels compute them, slower",
+    ),
+    Fault(
         "searchsorted",
         (2, 7),
         (2, 9),
