@@ -199,13 +199,26 @@ def private(name: str) -> Any:
             return getattr(import_module(module), name)
         except (ImportError, AttributeError):
             continue
-    if version()[:2] not in [_numbers(tried)[:2] for tried in TRIED]:
+    if not _was_tried():
         _log.warning("MindSpore %s has no %s.%s: %s", ms.__version__, entry.modules[0], name, entry.without)
     return None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def _was_tried() -> bool:
+    return version()[:2] in [_numbers(tried)[:2] for tried in TRIED]
+
+
+def say_if_not_tried() -> None:
+    """One line for a version that nobody has run this library with."""
+    if not _was_tried():
+        _log.warning("MindSpore %s was not tried with this library; %s were", ms.__version__, ", ".join(TRIED))
+
+
+say_if_not_tried()
 
 
 def _zeros_like(tensor: Any) -> Any:

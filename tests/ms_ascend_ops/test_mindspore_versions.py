@@ -62,6 +62,17 @@ def test_a_name_that_is_gone(monkeypatch, caplog):
     )
 
 
+@pytest.mark.parametrize(("version", "said"), [
+    ("2.99.0", ["MindSpore 2.99.0 was not tried with this library; 2.7.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0 were"]),
+    ("2.10.1", []),
+])  # fmt: skip
+def test_a_version_that_was_not_tried(monkeypatch, caplog, version, said):
+    monkeypatch.setattr(versions.ms, "__version__", version)
+    with caplog.at_level(logging.WARNING, "ms_ascend_ops"):
+        versions.say_if_not_tried()
+    assert [record.message for record in caplog.records] == said
+
+
 @pytest.mark.parametrize(("version", "device", "expected"), [
     ("2.8.0", "CPU", True), ("2.8.0", "Ascend", False), ("2.9.0", "CPU", False), ("2.10.0", "CPU", False),
 ])  # fmt: skip
