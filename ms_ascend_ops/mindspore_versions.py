@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 # docs/ascend.md says what was run with each of them.
-TRIED = ("2.7.0", "2.7.1", "2.8.0", "2.9.0", "2.10.0")
+TRIED = ("2.7.0", "2.7.1", "2.7.2", "2.8.0", "2.9.0", "2.10.0")
 
 _log = logging.getLogger("ms_ascend_ops")
 

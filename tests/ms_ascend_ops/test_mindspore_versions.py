@@ -63,7 +63,7 @@ def test_a_name_that_is_gone(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize(("version", "said"), [
-    ("2.99.0", ["MindSpore 2.99.0 was not tried with this library; 2.7.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0 were"]),
+    ("2.99.0", ["MindSpore 2.99.0 was not tried with this library; 2.7.0, 2.7.1, 2.7.2, 2.8.0, 2.9.0, 2.10.0 were"]),
     ("2.10.1", []),
 ])  # fmt: skip
 def test_a_version_that_was_not_tried(monkeypatch, caplog, version, said):
