@@ -233,6 +233,9 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
     absent as `has_<input>`.
 
+    A function of an operator asks with its parameters alone. With anything that it computed, MindSpore 2.7 and 2.8 may
+    leave the selector in the graph, which has no gradient then (`FAULTS` of mindspore_versions.py).
+
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
         ValueError: a shape breaks the operator's rule; an attribute has a value that is not allowed.

@@ -399,7 +399,11 @@ def _run(code: str) -> tuple[dict[str, Any] | None, str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:  # its text is all of the code
-        return None, f"no answer within {_LIMIT_S} s"
+        busy, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+        reason = (
+            f", as some {busy:.0f} processes share {cpus} CPUs: try again when they are done" if busy > 2 * cpus else ""
+        )
+        return None, f"no answer within {_LIMIT_S} s{reason}"
     if done.returncode < 0:
         return None, f"killed by {signal.Signals(-done.returncode).name}"
     lines = done.stdout.strip().splitlines()

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 # docs/ascend.md says what was run with each of them.
-TRIED = ("2.7.0", "2.7.1", "2.8.0", "2.9.0", "2.10.0")
+TRIED = ("2.7.0", "2.7.1", "2.7.2", "2.8.0", "2.9.0", "2.10.0")
 
 _log = logging.getLogger("ms_ascend_ops")
 
@@ -145,6 +145,21 @@ FAULTS = (
         " call: optimize reads what it may have to compute itself, and has operators prepared where they are called",
     ),
     Fault(
+        "constants behind an effect",
+        (2, 7),
+        (2, 8),
+        "a node that gives a constant stays in the graph if what it takes comes from a call that prints or writes, and"
+        " gradients fail (TupleGetItem ... should be Sequence). Once such a call was an indexing, every `x[...]` of the"
+        " process counts as one. Functions of operators ask their Selector with parameters alone, which are never"
+        " marked",
+    ),
+    Fault(
+        "oneDNN 2 on a CPU",
+        (2, 7),
+        (2, 8),
+        "convolutions are not its: the kernels compute them, slower",
+    ),
+    Fault(
         "searchsorted",
         (2, 7),
         (2, 9),
@@ -184,13 +199,26 @@ def private(name: str) -> Any:
             return getattr(import_module(module), name)
         except (ImportError, AttributeError):
             continue
-    if version()[:2] not in [_numbers(tried)[:2] for tried in TRIED]:
+    if not _was_tried():
         _log.warning("MindSpore %s has no %s.%s: %s", ms.__version__, entry.modules[0], name, entry.without)
     return None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def _was_tried() -> bool:
+    return version()[:2] in [_numbers(tried)[:2] for tried in TRIED]
+
+
+def say_if_not_tried() -> None:
+    """One line for a version that nobody has run this library with."""
+    if not _was_tried():
+        _log.warning("MindSpore %s was not tried with this library; %s were", ms.__version__, ", ".join(TRIED))
+
+
+say_if_not_tried()
 
 
 def _zeros_like(tensor: Any) -> Any:

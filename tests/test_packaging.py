@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ms_ascend_ops import _C
 from tests.release import wheel
 from tests.release.fresh import StepError
 
@@ -44,6 +45,11 @@ def test_links_of_the_description_lead_somewhere(setup):
         "![a picture](https://c.d/ms/raw/v1.2/docs/a.svg), [a page](https://c.d/ms/blob/v1.2/docs/a.md), "
         "[docs/a.md](https://c.d/ms/blob/v1.2/docs/a.md), a heading, [MS](https://a.b)"
     )
+
+
+def test_the_module_is_one_for_all_versions_of_mindspore():
+    """It depends on Python alone: no library of MindSpore is linked to it, or named in it."""
+    assert b"libmindspore" not in Path(_C.__file__).read_bytes()
 
 
 def test_the_packages_of_the_documentation():

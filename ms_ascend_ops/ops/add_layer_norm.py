@@ -24,6 +24,10 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("add_layer_norm", _bprop)
 
 
+def _call(x1: Tensor, x2: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _select(x1, x2, gamma, beta, epsilon)(x1, x2, gamma, beta)  # type: ignore[no-any-return]
+
+
 def add_layer_norm(
     x1: Tensor, x2: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -60,4 +64,4 @@ def add_layer_norm(
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's AddLayerNorm.
     """
     gamma, beta = scale_and_shift(x1, gamma, beta)
-    return _select(x1, x2, gamma, beta, epsilon)(x1, x2, gamma, beta)  # type: ignore[no-any-return]
+    return _call(x1, x2, gamma, beta, epsilon)

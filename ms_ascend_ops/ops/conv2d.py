@@ -31,6 +31,17 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
 _select = Selector("conv2d", composed=_bprop)
 
 
+def _call(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride_h: int, stride_w: int, pad_top: int, pad_bottom: int,
+    pad_left: int, pad_right: int, dilation_h: int, dilation_w: int, groups: int, activation: str, data_format: str,
+) -> Tensor:  # fmt: skip
+    select = _select(
+        x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left, pad_right, dilation_h, dilation_w, groups,
+        activation, data_format, False, False, 0, 0,
+    )  # fmt: skip
+    return select(x, weight, bias)  # type: ignore[no-any-return]
+
+
 class _Placement(PrimitiveWithInfer):  # type: ignore[misc]
     """`convolution.placement` of two tensors and arguments, as a constant of a graph.
 
@@ -110,8 +121,6 @@ def conv2d(
     of cores.
     """
     p = placement(x, weight, "conv2d", stride, padding, dilation, data_format)
-    select = _select(
-        x, weight, bias, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups, activation, data_format,
-        False, False, 0, 0,
+    return _call(
+        x, weight, bias, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups, activation, data_format
     )  # fmt: skip
-    return select(x, weight, bias)  # type: ignore[no-any-return]

@@ -53,6 +53,18 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
 _select = Selector("conv2d_group_norm", composed=_bprop)
 
 
+def _call(
+    x: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor, bias: Tensor | None, shift: Tensor | None,
+    residual: Tensor | None, stride_h: int, stride_w: int, pad_top: int, pad_bottom: int, pad_left: int, pad_right: int,
+    dilation_h: int, dilation_w: int, groups: int, num_groups: int, epsilon: float, activation: str, data_format: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    select = _select(
+        x, weight, gamma, beta, bias, shift, residual, stride_h, stride_w, pad_top, pad_bottom, pad_left, pad_right,
+        dilation_h, dilation_w, groups, num_groups, epsilon, activation, data_format,
+    )  # fmt: skip
+    return select(x, weight, gamma, beta, bias, shift, residual)  # type: ignore[no-any-return]
+
+
 def conv2d_group_norm(
     x: Tensor,
     weight: Tensor,
@@ -118,8 +130,7 @@ def conv2d_group_norm(
     Source: Wu and He, Group Normalization, 2018.
     """
     p = placement(x, weight, "conv2d_group_norm", stride, padding, dilation, data_format)
-    select = _select(
+    return _call(
         x, weight, gamma, beta, bias, shift, residual, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups,
         num_groups, epsilon, activation, data_format,
     )  # fmt: skip
-    return select(x, weight, gamma, beta, bias, shift, residual)  # type: ignore[no-any-return]

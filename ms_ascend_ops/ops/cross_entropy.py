@@ -33,6 +33,10 @@ def _reduction(reduction: str) -> str:
 _select = Selector("cross_entropy", _bprop)
 
 
+def _call(logits: Tensor, labels: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    return _select(logits, labels, ignore_index)(logits, labels)  # type: ignore[no-any-return]
+
+
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     r"""Cross entropy of logits and class indices. The softmax is never in memory, neither here nor for the gradient.
 
@@ -63,7 +67,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
     reduction = _reduction(reduction)
     if isinstance(labels, Tensor) and labels.dtype == ms.int64:
         labels = labels.astype(ms.int32)
-    loss = _select(logits, labels, ignore_index)(logits, labels)[0]
+    loss = _call(logits, labels, ignore_index)[0]
     if reduction == "none":
         return loss
     if reduction == "sum":

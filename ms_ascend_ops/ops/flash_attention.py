@@ -88,6 +88,13 @@ def _behind(scores: Tensor) -> Tensor:
 _select = Selector("flash_attention", _bprop)
 
 
+def _call(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool, window: int, layout: str
+) -> tuple[Tensor, Tensor]:
+    select = _select(query, key, value, mask, scale, causal, window, layout)
+    return select(query, key, value, mask)  # type: ignore[no-any-return]
+
+
 def _additive(mask: Tensor) -> Tensor:
     """A mask as the kernel takes it: of four dims, and numbers in the place of bools."""
     if mask.dtype == ms.bool_:
@@ -150,5 +157,4 @@ def flash_attention(
         scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
     if isinstance(mask, Tensor):
         mask = _additive(mask)
-    select = _select(query, key, value, mask, scale, causal, window, layout)
-    return select(query, key, value, mask)  # type: ignore[no-any-return]
+    return _call(query, key, value, mask, scale, causal, window, layout)

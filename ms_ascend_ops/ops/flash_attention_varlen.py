@@ -30,6 +30,20 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("flash_attention_varlen", _bprop)
 
 
+def _call(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_lengths: Tensor,
+    key_lengths: Tensor,
+    scale: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor]:
+    select = _select(query, key, value, query_lengths, key_lengths, scale, causal, window)
+    return select(query, key, value, query_lengths, key_lengths)  # type: ignore[no-any-return]
+
+
 def flash_attention_varlen(
     query: Tensor,
     key: Tensor,
@@ -77,5 +91,4 @@ def flash_attention_varlen(
     """
     if scale is None:
         scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
-    select = _select(query, key, value, query_lengths, key_lengths, scale, causal, window)
-    return select(query, key, value, query_lengths, key_lengths)  # type: ignore[no-any-return]
+    return _call(query, key, value, query_lengths, key_lengths, scale, causal, window)

@@ -70,5 +70,5 @@ def group_norm(
 
     Source: Wu and He, Group Normalization, 2018; CANN's GroupNorm and GroupNormSilu.
     """
-    attributes = num_groups, epsilon, activation, data_format
-    return _select(x, gamma, beta, *attributes)(x, gamma, beta)  # type: ignore[no-any-return]
+    select = _select(x, gamma, beta, num_groups, epsilon, activation, data_format)
+    return select(x, gamma, beta)  # type: ignore[no-any-return]

@@ -24,6 +24,10 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("layer_norm", _bprop)
 
 
+def _call(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, activation: str) -> tuple[Tensor, Tensor, Tensor]:
+    return _select(x, gamma, beta, epsilon, activation)(x, gamma, beta)  # type: ignore[no-any-return]
+
+
 def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tuple[Tensor, Tensor]:
     """gamma and beta, ones and zeros in place of None; without both, of the size of the last axis of x."""
     if gamma is None and beta is None and isinstance(x, Tensor) and len(x.shape) > 0:
@@ -79,4 +83,4 @@ def layer_norm(
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's LayerNorm.
     """
     gamma, beta = scale_and_shift(x, gamma, beta)
-    return _select(x, gamma, beta, epsilon, activation)(x, gamma, beta)  # type: ignore[no-any-return]
+    return _call(x, gamma, beta, epsilon, activation)

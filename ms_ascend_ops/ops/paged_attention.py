@@ -18,6 +18,20 @@ def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, do
 _select = Selector("paged_attention", _bprop)
 
 
+def _call(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    block_tables: Tensor,
+    context_lengths: Tensor,
+    scale: float,
+    window: int,
+    softcap: float,
+) -> Tensor:
+    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale, window, softcap)
+    return select(query, key_cache, value_cache, block_tables, context_lengths)  # type: ignore[no-any-return]
+
+
 def paged_attention(
     query: Tensor,
     key_cache: Tensor,
@@ -77,5 +91,4 @@ def paged_attention(
     """
     if scale is None:
         scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
-    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale, window, softcap)
-    return select(query, key_cache, value_cache, block_tables, context_lengths)  # type: ignore[no-any-return]
+    return _call(query, key_cache, value_cache, block_tables, context_lengths, scale, window, softcap)

@@ -40,6 +40,22 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("qkv_rotary_embedding", _bprop)
 
 
+def _call(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_heads: int,
+    k_heads: int,
+    v_heads: int,
+    mode: str,
+    layout: str,
+    rotary_dim: int,
+    separate_halves: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves)
+    return select(qkv, cos, sin)  # type: ignore[no-any-return]
+
+
 def qkv_rotary_embedding(
     qkv: Tensor,
     cos: Tensor,
@@ -100,5 +116,4 @@ def qkv_rotary_embedding(
         separate_halves = renamed_halves("qkv_rotary_embedding", own_angles)
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
-    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves)
-    return select(qkv, cos, sin)  # type: ignore[no-any-return]
+    return _call(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves)

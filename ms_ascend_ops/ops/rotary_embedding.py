@@ -94,6 +94,12 @@ def renamed_halves(op: str, own_angles: bool) -> bool:
 _select = Selector("rotary_embedding", _bprop)
 
 
+def _call(
+    x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, separate_halves: bool
+) -> Tensor:
+    return _select(x, cos, sin, seq_axis, mode, rotary_dim, separate_halves)(x, cos, sin)  # type: ignore[no-any-return]
+
+
 def rotary_embedding(
     x: Tensor,
     cos: Tensor,
@@ -153,7 +159,7 @@ def rotary_embedding(
             cos, sin = cos.astype(ms.float32), sin.astype(ms.float32)
         cos = cos.reshape((-1, 1, cos.shape[1], cos.shape[2]))
         sin = sin.reshape((-1, 1, sin.shape[1], sin.shape[2]))
-    return _select(x, cos, sin, seq_axis, mode, rotary_dim, separate_halves)(x, cos, sin)  # type: ignore[no-any-return]
+    return _call(x, cos, sin, seq_axis, mode, rotary_dim, separate_halves)
 
 
 def apply_rotary_pos_emb(

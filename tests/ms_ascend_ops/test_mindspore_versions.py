@@ -2,6 +2,7 @@
 
 import ast
 import logging
+from importlib import import_module
 from pathlib import Path
 
 import mindspore as ms
@@ -13,6 +14,8 @@ from ms_ascend_ops.export.graphs.modes import synchronous
 import ms_ascend_ops
 from ms_ascend_ops import direct, registry
 from ms_ascend_ops import mindspore_versions as versions
+from ms_ascend_ops.ops import layer_norm
+from tests.modes import run
 
 PACKAGE = Path(ms_ascend_ops.__file__).parent
 FOLDERS = [PACKAGE, *(PACKAGE.parent / name for name in ("cells", "export", "samples"))]
@@ -57,6 +60,17 @@ def test_a_name_that_is_gone(monkeypatch, caplog):
     assert record.message == (
         "MindSpore 2.99.0 has no mindspore.graph.api._gone: operators are called by MindSpore, slower"
     )
+
+
+@pytest.mark.parametrize(("version", "said"), [
+    ("2.99.0", ["MindSpore 2.99.0 was not tried with this library; 2.7.0, 2.7.1, 2.7.2, 2.8.0, 2.9.0, 2.10.0 were"]),
+    ("2.10.1", []),
+])  # fmt: skip
+def test_a_version_that_was_not_tried(monkeypatch, caplog, version, said):
+    monkeypatch.setattr(versions.ms, "__version__", version)
+    with caplog.at_level(logging.WARNING, "ms_ascend_ops"):
+        versions.say_if_not_tried()
+    assert [record.message for record in caplog.records] == said
 
 
 @pytest.mark.parametrize(("version", "device", "expected"), [
@@ -165,3 +179,43 @@ def test_no_fast_path_without_what_it_needs(monkeypatch, name):
     assert direct.direct(signature, signature.inputs, attributes, None) is not None
     monkeypatch.setattr(direct, "private", lambda asked: None if asked == name else versions.private(asked))
     assert direct.direct(signature, signature.inputs, attributes, None) is None
+
+
+def test_selectors_are_asked_with_parameters():
+    """Of the function that asks: what else it has may come from a call with an effect, by which the node would stay."""
+    found = {}
+    for file in sorted((PACKAGE / "ops").glob("*.py")):
+        for function in (node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if _asks(node)):
+            changed = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            fixed = {argument.arg for argument in function.args.args} - changed
+            for call in filter(_is_selection, ast.walk(function)):
+                computed = [a for a in call.args if not isinstance(a, ast.Constant) and ast.unparse(a) not in fixed]
+                found[file.name] = found.get(file.name, []) + [ast.unparse(a) for a in computed]
+    assert len(found) > 30
+    assert {name: computed for name, computed in found.items() if computed} == {}
+
+
+def _is_selection(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_select"
+
+
+def _asks(node):
+    return isinstance(node, ast.FunctionDef) and any(map(_is_selection, ast.walk(node)))
+
+
+def _printed(x, gamma, beta):
+    print("rows", x.sum())
+    return gamma, beta
+
+
+@pytest.mark.parametrize("mode", ["graph", "jit"])
+def test_a_gradient_behind_a_call_with_an_effect(mode, monkeypatch):
+    monkeypatch.setattr(import_module("ms_ascend_ops.ops.layer_norm"), "scale_and_shift", _printed)
+    x, gamma = Tensor(np.random.default_rng(0).normal(size=(4, 33)), ms.float32), Tensor(np.ones(33), ms.float32)
+
+    def loss(x, gamma):
+        return (layer_norm(x, gamma, gamma)[0] * x).sum()
+
+    expected = ms.grad(loss, (0, 1))(x, gamma)
+    for result, value in zip(run(mode, ms.grad(loss, (0, 1)), (x, gamma)), expected, strict=True):
+        np.testing.assert_allclose(result.asnumpy(), value.asnumpy(), rtol=1e-6, atol=1e-6)

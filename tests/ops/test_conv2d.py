@@ -10,6 +10,7 @@ from tests.kernels.test_conv2d import check
 from tests.modes import MODES, Caller, combinations, graph_mode, run
 from tests.reference import conv2d as reference
 from tests.tensors import dtype_name, numpy, tensor
+from tests.versions import without
 
 TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
 GEOMETRIES = [  # kernel; stride, padding, dilation, groups
@@ -73,6 +74,7 @@ def test_forward_and_gradient(mode, geometry, types, data_format):
         assert_accurate(numpy(gradient), golden, dtype, 8 * magnitude)
 
 
+@without("oneDNN 2 on a CPU")
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("case", IN_LIBRARY, ids=str)

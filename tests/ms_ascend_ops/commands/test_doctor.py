@@ -222,4 +222,7 @@ def test_a_process_that_does_not_answer(monkeypatch):
     only(monkeypatch, "kernel library")
     monkeypatch.setattr(doctor, "_LIMIT_S", 0.2)
     monkeypatch.setattr(doctor, "_TRY_LIBRARY", "import time; time.sleep(60)")
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     assert examined()["kernel library"].found.endswith(" does not run: no answer within 0.2 s")
+    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
+    assert " s, as some 1000 processes share " in examined()["kernel library"].found
