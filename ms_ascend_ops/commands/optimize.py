@@ -32,9 +32,7 @@ __all__ = ["optimize"]
 @click.option(
     "--atc", is_flag=True, help="ONNX: write a file that CANN's atc reads. It names the domain of every node."
 )
-def optimize(
-    network: Path, output: Path | None, level: str, page: Path | None, verify: bool, atc: bool
-) -> None:
+def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool, atc: bool) -> None:
     """Find the places for fused operators in NETWORK, and write a file that has them there.
 
     NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
