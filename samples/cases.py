@@ -116,8 +116,8 @@ class Case:
                 like = arrays[name]
                 gradient = draw.normal(*like.shape, dtype=like.dtype.name) if name in returned else np.zeros_like(like)
                 arrays[f"d{name}"] = gradient
-            gradient = self.operator.gradient
-            calls = gradient(arrays, self.attributes) if callable(gradient) else gradient
+            given = self.operator.gradient
+            calls = given(arrays, self.attributes) if callable(given) else given
             launches += [self._launch(call, arrays) for call in calls]
         return launches, arrays
 
