@@ -6,6 +6,7 @@ Works on what `report.as_dict` makes and `--json` writes.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import Any
 from ms_ascend_ops.benchmarks.providers import PROVIDERS
 from rich.table import Table
 
-__all__ = ["Pair", "behind", "changes", "changes_table", "differences", "read"]
+__all__ = ["Pair", "behind", "changes", "changes_table", "differences", "means", "read"]
 
 OURS = ("library", "mindspore", "pynative")
 # Each of ours has to be as fast as the best of these others, which are called as it is.
-RIVALS = {"mindspore": ("stock",), "library": ("torch", "torch_compile", "onnx")}
+RIVALS = {"mindspore": ("stock",), "library": ("torch", "torch_compile", "onnx", "scipy")}
 # Below this a case measures the cost of a call, not that of the work.
 LEAST_BYTES = 2**20
 
@@ -72,6 +73,19 @@ def _times(run: dict[str, Any]) -> dict[tuple[str, str], float]:
     }
 
 
+def means(run: dict[str, Any]) -> Iterator[str]:
+    """A line for each dtype: the geometric mean over its cases of the best peer's time, as a multiple of ours."""
+    times, by_dtype = _times(run), {}  # type: ignore[var-annotated]
+    for case in run["cases"]:
+        theirs = [times[case["name"], rival] for rival in RIVALS["library"] if (case["name"], rival) in times]
+        our = times.get((case["name"], "library"))
+        if theirs and our is not None:
+            by_dtype.setdefault(case["dtype"], []).append(min(theirs) / our)
+    for dtype, ratios in by_dtype.items():
+        mean, ahead = statistics.geometric_mean(ratios), sum(ratio >= 1 for ratio in ratios)
+        yield f"{dtype}: the best peer takes {mean:.2f} times as long (geometric mean); {ahead} of {len(ratios)} ahead"
+
+
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Why the figures of two runs may not be comparable."""
     lines = []
@@ -104,7 +118,7 @@ def changes_table(pairs: list[Pair], tolerance: float) -> Table:
 
 def behind(new: dict[str, Any], tolerance: float) -> Iterator[Pair]:
     """Cases of at least `LEAST_BYTES` in which we are slower than stock MindSpore, or than the fastest of PyTorch,
-    torch.compile and ONNX Runtime.
+    torch.compile, ONNX Runtime and SciPy.
     """
     times = _times(new)
     for case in new["cases"]:

@@ -65,8 +65,9 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
 
 
 def markdown(outcomes: list[Outcome], where: dict[str, Any]) -> str:
-    """One row a case: our direct call, and the time of every other provider as a multiple of it."""
-    others = [name for name in PROVIDERS if name not in COPIES and name != REFERENCE]
+    """One row a case: our direct call, and the time of every other provider that was asked for as a multiple of it."""
+    asked = {name for outcome in outcomes for name in outcome.results}
+    others = [name for name in PROVIDERS if name in asked and name not in COPIES and name != REFERENCE]
     heading = ["case", "dtype", "us", "% of memcpy", *(PROVIDERS[name].label for name in others)]
     lines = [
         f"{where['cpu']}, {where['threads']} threads; "

@@ -45,12 +45,14 @@ _OPTIONAL: dict[str, Any] = {
     "OUTPUTS": 1,
     "FORWARD": None,
     "GRADIENT": None,
+    "GRADIENT_VARIANTS": None,
     "TOLERANCES": {},
     "FLOPS": None,
     "attributes": lambda *shape: {},
     "operations": None,
     "bytes_moved": None,
     "onnx": None,
+    "scipy": None,
     "CANN": {},
     "CANN_SHAPE": None,
 }
@@ -105,12 +107,14 @@ class Operator:
     stock: Callable[..., Any]
     pytorch: Callable[..., Any]
     onnx: Callable[..., list[Node]] | None
+    scipy: Callable[..., Any] | None
     variants: Mapping[str, Mapping[str, Any]]
     shapes: Sequence[tuple[int, ...]]
     small_shapes: Sequence[tuple[int, ...]]
     outputs: int
     forward: tuple[Call, ...]
-    gradient: tuple[Call, ...]
+    gradient: tuple[Call, ...] | Callable[..., tuple[Call, ...]]
+    gradient_variants: Sequence[str] | None
     tolerances: Mapping[str, float]
     flops: tuple[float, float] | None
     attributes: Callable[..., Mapping[str, Any]]
@@ -118,6 +122,11 @@ class Operator:
     bytes_moved: Callable[..., int] | None
     cann: Mapping[str, Callable[..., Any]]
     cann_shape: tuple[int, ...] | None
+
+    def variants_of(self, gradient: bool) -> list[str]:
+        """Return the labels of the variants that are measured in a pass."""
+        chosen = self.gradient_variants if gradient else None
+        return [label for label in self.variants if chosen is None or label in chosen]
 
     @property
     def passes(self) -> tuple[bool, ...]:

@@ -56,6 +56,7 @@ PROVIDERS = {
     "torch": Provider("PyTorch eager", "pytorch:eager"),
     "torch_compile": Provider("torch.compile", "pytorch:compiled"),
     "torch_ours": Provider("ours, PyTorch", "pytorch:ours"),
+    "scipy": Provider("SciPy", "scipy:product"),
     "onnx": Provider("ONNX Runtime", "onnx_runtime:session"),
 }
 REFERENCE = "library"

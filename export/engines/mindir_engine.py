@@ -23,7 +23,6 @@ from ms_ascend_ops.export.matching.find import check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, PRESENT, Row
 from ms_ascend_ops.export.passes.head_packing import pack_heads
 from ms_ascend_ops.export.passes.packing import pack
-from ms_ascend_ops.export.passes.run_products import join_runs
 from ms_ascend_ops.export.passes.simplify import fold_products, simplify, tidy
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
@@ -34,7 +33,7 @@ __all__ = ["optimize_mindir", "verify_mindir"]
 # Operators that are looked for before the others.
 _FIRST = frozenset({"flash_attention"})
 
-# Of products, those next to operators are joined (`join_products`), and those of gates and heads.
+# Of products, those of gates and heads are joined here, and those next to operators where a CPU loads the file.
 _APART = frozenset({"linear layer"})
 
 
@@ -44,7 +43,6 @@ def optimize_mindir(
     *,
     level: str = "O2",
     patterns: Sequence[Row] = PATTERNS,
-    join_products: bool = False,
 ) -> Report:
     """Write a copy of a MindIR file in which fused operators stand where their formulas stood.
 
@@ -53,9 +51,6 @@ def optimize_mindir(
         output: where to write, not `source` itself; files with the parameters of a large network are copied beside it.
         level: as in `optimize`.
         patterns: what to look for.
-        join_products: put `matmul` in the place of products with weights next to fused operators, so that a CPU
-            launches longer runs by one call. Sums may be rounded otherwise. Not for an NPU, which has products of its
-            own.
 
     Returns:
         A report that prints as a table.
@@ -85,8 +80,6 @@ def optimize_mindir(
         patterns = [row for row in patterns if row.op not in _FIRST and row.name not in _APART]
     for graph in graphs_of(model):
         _substitute(model, graph, patterns, report)
-    if join_products and level != "O0":
-        report.entries += [entry for graph in graphs_of(model) for entry in join_runs(graph)]
     if level != "O0":
         tidy(model)
     content = model.SerializeToString()

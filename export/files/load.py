@@ -98,7 +98,8 @@ def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRN
     Args:
         path: a file that `export_mindir`, `bundle` or `mindspore.export` wrote. It is not changed.
         super_kernels: on a CPU, launch operators of this package that follow each other by one call, as one node of the
-            graph. The results are the same.
+            graph. The results are the same. With or without, a CPU computes products with weights next to operators by
+            `matmul` of this package, whose sums may be rounded otherwise than MindSpore's.
 
     Returns:
         A callable network.
@@ -111,10 +112,16 @@ def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRN
         RuntimeError: the kernel library of this installation is missing or has another version, or the file is for
             another chip or a later MindSpore than any that was tried.
     """
+    from ms_ascend_ops.export.passes.run_products import join_products  # noqa: PLC0415
     from ms_ascend_ops.export.passes.super_kernels import group_kernels  # noqa: PLC0415
 
-    grouped = super_kernels and device_target() == "CPU"
-    return load_changed(path, group_kernels if grouped else lambda model: None)
+    def change(model: ModelProto) -> None:
+        if device_target() == "CPU":
+            join_products(model)
+            if super_kernels:
+                group_kernels(model)
+
+    return load_changed(path, change)
 
 
 def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], object]) -> MindIRNetwork:

@@ -2,30 +2,42 @@
 
     RMSNorm -> Reshape -> MatMul -> Reshape -> rotary embedding
 
-On a CPU such a run is launched by one call (export/passes/super_kernels.py). The product itself is a GEMM of the same
-kind in either case: its sums may be rounded otherwise.
+`load` does so on a CPU, where such a run is launched by one call (export/passes/super_kernels.py). MindSpore runs a
+graph of up to 100 kernels in the calling thread, which waits for the threads that calculate a product by `sched_yield`:
+with two CPUs it takes half of one from them. The product is a GEMM of the same kind in either case: its sums may be
+rounded otherwise.
 """
 
 from __future__ import annotations
 
+from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.graphs.graph import Node
-from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of
+from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, name_of
 from ms_ascend_ops.export.passes.products import FLOATS
-from ms_ascend_ops.export.reports.report import Entry
 
-__all__ = ["join_runs"]
+__all__ = ["join_products"]
 
 _VIEWS = ("Reshape", "ExpandDims", "Transpose", "TupleGetItem")
 _FAR = 4  # views between two operators
 
 
-def join_runs(graph: MindIRGraph) -> list[Entry]:
-    """Put `matmul` in the place of products of a matrix with a weight, next to fused operators on both sides or one."""
+def join_products(model: ModelProto) -> int:
+    """Put `matmul` in the place of products of a matrix with a weight, next to fused operators on both sides or one.
+
+    Returns:
+        How many there were.
+    """
+    if not any(p.op_type == "Custom" for p in model.primitives):
+        return 0
+    return sum(_join(graph) for graph in graphs_of(model))
+
+
+def _join(graph: MindIRGraph) -> int:
     users: dict[int, list[Node]] = {}
     for node in graph.graph.nodes:
         for source in node.inputs:
             users.setdefault(id(source), []).append(node)
-    entries, made = [], []
+    made, count = [], 0
     for number, node in enumerate(graph.graph.nodes):
         flags = [source.value for source in node.inputs[2:4]]
         if node.kind != "MatMul" or node.dtype not in FLOATS or flags[:1] != [False] or type(flags[-1]) is not bool:
@@ -44,10 +56,10 @@ def join_runs(graph: MindIRGraph) -> list[Entry]:
             continue
         inputs = [name_of(x), name_of(weight)]
         made += graph.operator("matmul", attributes, inputs, described, {0: node}, node.origin, number)
-        entries.append(Entry(graph.name, "product between operators", "mindir", True, "matmul: a run goes on"))
+        count += 1
     if made:
         graph.put(made)
-    return entries
+    return count
 
 
 def _is_ours(node: Node) -> bool:

@@ -129,11 +129,12 @@ class _Grouping:
     def _takes(self, node: Node) -> bool:
         """Tell whether a kernel can be a part of a run: its outputs are taken one by one."""
         signature, _ = self.fused[id(node)]
-        if len(signature.outputs) == 1:
+        count = len(signature.outputs)
+        if count == 1:
             return True
         users = self.users.get(id(node), [])
         leaves = any(node is output for output in self.graph.graph.outputs)
-        return not leaves and all(_index(user) is not None and user.inputs[0] is node for user in users)
+        return not leaves and all(_index(user) in range(count) and user.inputs[0] is node for user in users)
 
     def _join(self, node: Node) -> bool:  # noqa: PLR0911
         """Take a node into the open run, if that can be."""
@@ -144,7 +145,7 @@ class _Grouping:
         if len(node.inputs) < 2:
             return False
         if node.kind == "TupleGetItem":
-            return self._join_item(node)
+            return id(node) in self.now.tensors
         if node.kind in ("Reshape", "ExpandDims", "Transpose"):
             value = self.now.tensors.get(id(node.inputs[0]))
             return value is not None and self._join_view(node, value) is not None
@@ -192,6 +193,9 @@ class _Grouping:
         run.steps.append(Step(signature.name, inputs, values, outputs=len(signature.outputs)))
         run.kernels.append(node)
         run.tensors[id(node)] = Value(len(run.steps) - 1)
+        if len(signature.outputs) > 1:  # all of them, as one may stand behind the end of the run
+            for user in self.users.get(id(node), []):
+                run.tensors[id(user)] = Value(len(run.steps) - 1, _index(user) or 0)
         for source in node.inputs[len(given) :]:
             run.ordered = True
             self._in_front(source)
@@ -215,16 +219,6 @@ class _Grouping:
         if number == len(self.now.inputs):
             self.now.inputs.append(source)
         return Value(-1, number)
-
-    def _join_item(self, node: Node) -> bool:
-        index, source = _index(node), node.inputs[0]
-        if index is None or id(source) not in self.fused or id(source) not in self.now.tensors:
-            return False
-        outputs = self.fused[id(source)][0].outputs
-        if not 0 <= index < len(outputs) or len(outputs) == 1:
-            return False
-        self.now.tensors[id(node)] = Value(self.now.tensors[id(source)].step, index)
-        return True
 
     def _join_view(self, node: Node, value: Value) -> Value | None:
         """Look at a tensor of the run in another way: the value that this gives, or None where it cannot be written."""

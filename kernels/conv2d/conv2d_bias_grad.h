@@ -80,7 +80,11 @@ private:
         const AscendC::LocalTensor<float> floats = copies_.Take(dy, 0, rows.rows * rows.ubStride);
         const RowBlock block{rows.rows, rows.cols, rows.ubStride};
         if (tiling_.channelsLast != 0) {
-            SumColumns(total, floats, block);
+            // Each copy by itself: a sum of all positions, one after the other, loses digits.
+            const AscendC::LocalTensor<float> ofCopy = laneBuf_.template Get<float>();
+            AscendC::Duplicate(ofCopy, 0.0f, static_cast<int32_t>(FLOAT_LANES));
+            SumColumns(ofCopy, floats, block);
+            AscendC::Add(total, total, ofCopy, static_cast<int32_t>(FLOAT_LANES));
         } else {
             SumLanes(total, floats, block);
         }

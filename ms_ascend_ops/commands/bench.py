@@ -35,12 +35,17 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 # Named here too: the table in benchmarks/providers stands behind the imports that wait.
-MEASURED = ("library", "mindspore", "pynative", "stock", "torch", "torch_compile", "torch_ours", "onnx")
+MEASURED = ("library", "mindspore", "pynative", "stock", "torch", "torch_compile", "torch_ours", "scipy", "onnx")
 CPUS = len(os.sched_getaffinity(0))
 
 
 @click.command()
 @click.option("--ops", callback=names_of, default="", help="E.g. rms_norm,swiglu_grad; default: all, both passes.")
+@click.option(
+    "--rows",
+    is_flag=True,
+    help="A few shapes of every kind of operator, for their mean beside the best peer.",
+)
 @click.option("--shapes", callback=names_of, default="", help="E.g. 128x4096,333x4097; default: the operator's own.")
 @click.option("--dtypes", callback=names_of, default="float32,bfloat16", help="Of float32, bfloat16, float16.")
 @click.option("--threads", type=click.IntRange(1, CPUS), default=CPUS, help="For every provider.")
@@ -56,6 +61,7 @@ CPUS = len(os.sched_getaffinity(0))
 @click.option("--calls", is_flag=True, help="Instead: what a call costs on tiny tensors, beside MindSpore's ops.add.")
 def bench(
     ops: list[str],
+    rows: bool,
     shapes: list[str],
     dtypes: list[str],
     threads: int,
@@ -79,7 +85,7 @@ def bench(
 
     `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
     the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, or than the fastest of PyTorch,
-    torch.compile and ONNX Runtime, by more than that, or if the older run has none of the cases.
+    torch.compile, ONNX Runtime and SciPy, by more than that, or if the older run has none of the cases.
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
@@ -96,27 +102,15 @@ def bench(
     from ms_ascend_ops.benchmarks import report
     from ms_ascend_ops.benchmarks.harness import Sampling
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
-    from ms_ascend_ops.samples.cases import all_cases
-    from ms_ascend_ops.samples.operators import names as operator_names
-    from ms_ascend_ops.samples.operators import operator, unmeasured
 
-    measured = [name + "_grad" * gradient for name in operator_names() for gradient in operator(name).passes]
-    chosen = chosen_of("--ops", ops, measured)
     dtypes = chosen_of("--dtypes", dtypes, ["float32", "bfloat16", "float16"])
     names = list(PROVIDERS)
     if providers:
         names = chosen_of("--providers", [*providers, *(n for n in names if PROVIDERS[n].is_copy)], names)
-    cases, without = all_cases(chosen, dtypes, [_shape(text) for text in shapes])
-    if not cases:
-        raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
-
+    console = terminal()
+    cases = _cases(ops, rows, [_shape(text) for text in shapes], dtypes, console)
     with reported():
         old = comparison.read(compare) if compare else None
-    console = terminal()
-    if not ops and (missing := unmeasured()):
-        console.print(f"not measured: {', '.join(missing)} (no file in samples/ops/)", style="yellow")
-    for name in without:
-        console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     warn_if_busy(console)
     sampling = Sampling(rounds=5, timed_seconds=0.005, most_seconds=0.5) if quick else Sampling()
     outcomes = _measure(cases, names, threads, sampling, console)
@@ -127,6 +121,8 @@ def bench(
     for part in report.tables(outcomes, where):
         console.print(part, highlight=False, markup=False)
     run = report.as_dict(outcomes, where)
+    for line in comparison.means(run):
+        console.print(line)
     if markdown:
         markdown.write_text(report.markdown(outcomes, where), encoding="utf-8")
     _write(run, outcomes, {"json": json_path, "bars": plot, "roofline": roofline})
@@ -138,6 +134,26 @@ def bench(
         raise KeyboardInterrupt(f"{len(outcomes)} of {len(cases)} cases were measured")
     if gate:
         _close(run, old, tolerance)
+
+
+def _cases(ops: list[str], rows: bool, shapes: list[tuple[int, ...]], dtypes: list[str], console: Any) -> list[Any]:
+    """What is to be measured."""
+    from ms_ascend_ops.benchmarks.rows import rows_of_every_kind
+    from ms_ascend_ops.samples.cases import all_cases
+    from ms_ascend_ops.samples.operators import names, operator, unmeasured
+
+    measured = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
+    chosen = chosen_of("--ops", ops, measured)
+    if rows:
+        return rows_of_every_kind(dtypes, chosen)
+    cases, without = all_cases(chosen, dtypes, shapes)
+    if not cases:
+        raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
+    if not ops and (missing := unmeasured()):
+        console.print(f"not measured: {', '.join(missing)} (no file in samples/ops/)", style="yellow")
+    for name in without:
+        console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
+    return cases
 
 
 def _calls(ops: list[str], quick: bool, console: Any) -> None:

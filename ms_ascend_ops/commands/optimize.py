@@ -25,11 +25,6 @@ __all__ = ["optimize"]
     default="O2",
     help="O0 nothing, O1 exact replacements, O2 also rounding elsewhere in half precision, O3 also several layers.",
 )
-@click.option(
-    "--join-products",
-    is_flag=True,
-    help="MindIR for a CPU: products between operators become `matmul`, so that longer runs are launched by one call.",
-)
 @click.option("--report", "page", type=click.Path(path_type=Path), help="Write the report here, as a web page.")
 @click.option(
     "--verify", is_flag=True, help="Run both files on random inputs and compare; needs kernels for all operators here."
@@ -37,9 +32,7 @@ __all__ = ["optimize"]
 @click.option(
     "--atc", is_flag=True, help="ONNX: write a file that CANN's atc reads. It names the domain of every node."
 )
-def optimize(
-    network: Path, output: Path | None, level: str, join_products: bool, page: Path | None, verify: bool, atc: bool
-) -> None:
+def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool, atc: bool) -> None:
     """Find the places for fused operators in NETWORK, and write a file that has them there.
 
     NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
@@ -52,8 +45,6 @@ def optimize(
     is_onnx = network.suffix == ".onnx"
     target = output or network.with_suffix(f".fused{network.suffix if is_onnx else '.mindir'}")
     if is_onnx:
-        if join_products:
-            raise click.UsageError(f"--join-products is for MindIR files, got {network}")
         need_extra("optimize model.onnx")
     elif atc:
         raise click.UsageError(f"--atc is for ONNX files, got {network}")
@@ -61,7 +52,7 @@ def optimize(
         if is_onnx:
             report = _optimize_onnx(network, target, level, verify, atc)
         else:
-            report = _optimize_mindir(network, target, level, join_products, verify)
+            report = _optimize_mindir(network, target, level, verify)
         if page:
             write_page(report, page, title=network.name)
     click.echo(str(report))
@@ -79,10 +70,10 @@ def optimize(
         click.echo(f"Run it with: python -m ms_ascend_ops infer {target}")
 
 
-def _optimize_mindir(network: Path, target: Path, level: str, join_products: bool, verify: bool) -> Report:
+def _optimize_mindir(network: Path, target: Path, level: str, verify: bool) -> Report:
     from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir, verify_mindir
 
-    report = optimize_mindir(network, target, level=level, join_products=join_products)
+    report = optimize_mindir(network, target, level=level)
     if verify:
         with gone_if_interrupted(target):
             verify_mindir(network, target, report)

@@ -20,7 +20,9 @@ Where it fits:
     SMALL_SHAPES   two small ones with the same number of sizes, for tests; default: `operators.SMALL_SHAPES`
     OUTPUTS        how many outputs the functions return, and get a gradient; default: 1
     FORWARD        tuple of `operators.Call`: the kernels of a forward pass, if it is not the one of the same name
-    GRADIENT       the same for the gradient, if it is not `<op>_grad`; no kernel at all: it is not measured
+    GRADIENT       the same for the gradient, if it is not `<op>_grad`; no kernel at all: it is not measured. Or a
+                   function of the arrays by name, to which it may add others, and of the attributes that returns them
+    GRADIENT_VARIANTS  labels of the variants whose gradient these kernels are; default: all
     TOLERANCES     {dtype: share of the largest magnitude} that providers may differ by; default: those of the harness
     FLOPS          floating-point operations per element of the first output: (forward, gradient). One of each: add,
                    multiply, divide, compare, square root, exponential. For the roofline
@@ -28,6 +30,7 @@ Where it fits:
     operations(arrays)  their number, if it is not one for each element; `arrays` has the arrays by name
     bytes_moved(arrays, gradient)  the least that has to move, if it is not every array of every kernel once; `arrays`
                    has them by name
+    scipy(scipy, *tensors, ...)  returns a function without arguments that does the same by SciPy
     onnx(...)      the same for ONNX Runtime: a list of `operators.Node`, whose tensors have the names of the definition
     CANN           {operator of CANN: function}: what CANN has for the same, where its arguments or outputs are
                    others, so that the definition names no twin. Called as `stock` is; they run on an NPU only

@@ -5,9 +5,10 @@ activation.
 from __future__ import annotations
 
 from mindspore import ops
-from ms_ascend_ops.samples.operators import Node
+from ms_ascend_ops.samples.operators import Call, Node
 
 from ms_ascend_ops import ops as fused
+from ms_ascend_ops.convolution import inputs_first, whole_gradient_of_x
 
 VARIANTS = {"": {}, "silu": {"activation": "silu"}}
 # Samples, channels, output channels, rows and columns, those of the kernel, stride, groups.
@@ -17,9 +18,13 @@ SHAPES = (
     (1, 256, 128, 56, 1, 1, 1),
     (1, 128, 128, 56, 3, 2, 1),
     (1, 512, 512, 7, 3, 1, 1),
+    (2, 64, 64, 56, 3, 1, 1),
+    (2, 128, 256, 28, 3, 2, 1),
+    (2, 256, 256, 28, 1, 1, 1),
+    (2, 3, 64, 224, 7, 2, 1),
     (2, 256, 256, 28, 3, 1, 32),  # ResNeXt
     (1, 3, 96, 224, 4, 4, 1),  # ConvNeXt-T
-    (1, 96, 96, 56, 7, 1, 96),
+    (2, 96, 96, 56, 7, 1, 96),
     (1, 384, 384, 14, 7, 1, 384),
     (1, 384, 768, 14, 2, 2, 1),
     (1, 16, 64, 112, 1, 1, 1),  # MobileNetV3-Large
@@ -34,8 +39,8 @@ SHAPES = (
 SMALL_SHAPES = ((2, 3, 5, 6, 3, 1, 1), (1, 4, 2, 5, 3, 1, 1))
 # Sums of hundreds of products, in the order of other kernels.
 TOLERANCES = {"float32": 1e-4}
-# That of x is another convolution, of the weight with its input channels first: no kernel of these tensors.
-GRADIENT = ()
+# That of an activation is an operator of its own.
+GRADIENT_VARIANTS = ("",)
 
 
 def attributes(samples, channels, outs, size, kernel, stride, groups):
@@ -52,6 +57,18 @@ def inputs(draw, samples, channels, outs, size, kernel, stride, groups):
         (weight / (kernel**2 * channels // groups) ** 0.5).astype(weight.dtype),
         draw.normal(outs),
     ]
+
+
+def GRADIENT(arrays, attributes):  # noqa: N802 - a function in the place of a table
+    """dx is a convolution of dy; with sizes that are known by one call, as in a network."""
+    plain = {"data_format": "NCHW", "dilation_h": 1, "dilation_w": 1, **attributes}
+    x, weight, dy = (arrays[name].shape for name in ("x", "weight", "dy"))
+    arrays["swapped"] = arrays["weight"].reshape(inputs_first(weight, plain["groups"], "NCHW"))
+    whole = {**whole_gradient_of_x(plain, x, weight, dy), "stride_h": 1, "stride_w": 1}
+    return (
+        Call("conv2d", {"x": "dy", "weight": "swapped", "bias": ""}, {"y": "dx"}, whole),
+        Call("conv2d_grad"),
+    )
 
 
 def ours(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups, activation="none"):

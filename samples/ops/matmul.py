@@ -10,7 +10,16 @@ from ms_ascend_ops import ops as fused
 DENSE = {"transpose_weight": True}
 VARIANTS = {"": DENSE, "gelu": {**DENSE, "activation": "gelu"}, "silu": {**DENSE, "activation": "silu"}}
 # Rows, columns of the result, columns of x.
-SHAPES = ((1, 1024, 1024), (1, 4096, 4096), (128, 4096, 4096), (512, 1024, 4096), (333, 1029, 777))
+SHAPES = (
+    (1, 1024, 1024),
+    (1, 4096, 4096),
+    (8, 4096, 4096),
+    (128, 4096, 4096),
+    (128, 4096, 1024),
+    (512, 1024, 4096),
+    (512, 2048, 2048),
+    (333, 1029, 777),
+)
 SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
 # Sums of k products, in the order of other kernels.
 TOLERANCES = {"float32": 1e-4}

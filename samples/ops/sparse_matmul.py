@@ -13,7 +13,11 @@ SHAPES = (
     (64, 64, 64, 10),
     (1024, 1024, 1024, 5),
     (1024, 1024, 1024, 10),
-    (4096, 4096, 64, 5),  # a pruned weight and some tokens
+    (2048, 2048, 1, 5),  # a pruned weight and a token
+    (4096, 4096, 16, 1),
+    (4096, 4096, 64, 5),  # some tokens
+    (2048, 2048, 2048, 5),
+    (2048, 2048, 256, 20),
     (777, 1029, 333, 3),
 )
 SMALL_SHAPES = ((7, 5, 6, 40), (4, 6, 9, 50))
@@ -48,3 +52,8 @@ def pytorch(torch, row_ends, indices, values, dense):
     pointers = torch.cat((row_ends.new_zeros(1), row_ends))
     matrix = torch.sparse_csr_tensor(pointers, indices, values, (len(row_ends), len(dense)))
     return matrix @ dense
+
+
+def scipy(scipy, row_ends, indices, values, dense):
+    matrix = scipy.sparse.csr_matrix((values, indices, [0, *row_ends]), (len(row_ends), len(dense)))
+    return lambda: matrix @ dense

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export.files.model import read_model
 from ms_ascend_ops.export.files.retarget import retarget
+from ms_ascend_ops.export.passes.run_products import join_products
 from ms_ascend_ops.export.passes.super_kernels import group_kernels
 from ms_ascend_ops.samples.network import flat
 
@@ -22,6 +23,7 @@ def lists(file):
     """The lists of kernels of a file, each without its views."""
     model = read_model(file, "test")
     retarget(model, "test")
+    join_products(model)
     count = group_kernels(model)
     texts = [a.s.decode() for p in model.primitives for a in p.attribute if a.name == "kernels"]
     assert len(texts) == count
@@ -49,7 +51,7 @@ def test_a_decoder_for_any_sizes(tmp_path):
     step = (tokens[:, :1], draw(2, 2, 1, 2, 5, 8))
     stock = export_mindir(net, *step, path=tmp_path / "stock", dynamic={0: (0, 1), 1: (2, 4)})
     file = tmp_path / "fused.mindir"
-    optimize_mindir(stock, file, level="O3", join_products=True)
+    optimize_mindir(stock, file, level="O3")
     check_bits(file, step, (tokens, draw(2, 2, 1, 2, 0, 8)), (tokens[:, 3:5], draw(2, 2, 1, 2, 5, 8)), step)
     first = ["rms_norm", "matmul", "qkv_rotary_embedding"]
     assert lists(file) == [first, [*LAYER, "qkv_rotary_embedding"], LAYER]
