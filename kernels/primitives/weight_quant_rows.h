@@ -6,7 +6,7 @@
  *     y = bias + sum over g of (sum of weight x + offset[g] (sum of x)) scale[g]
  *
  * With quantize_x, x is first rounded to integers of 8 bits, group by group: x = integers * xScale[g]. A sum of their
- * products is exact, and comes before both scales. A host adds these up as integers: that is what it is for.
+ * products is exact, and comes before both scales. Loops of a host answer in its place (weight_quant_library.h).
  *
  * Plan: every core takes some rows of the weight, block by block. For each row of x and of the weight a product and its
  * sums by groups; then offsets and scales for all groups of the block at once, and the activation. Of a gated pair the
@@ -202,10 +202,8 @@ private:
         AscendC::LocalTensor<S> scale;
         AscendC::LocalTensor<S> offset;
         for (uint32_t i = first; i < last; ++i) {
-            // They are where those of the rows before were, so that a host sees that these are not needed any more.
             const AscendC::LocalTensor<float> x = x_[(i - first) * tiling_.k];
             if (tiling_.quantizeX != 0) {
-                // Their floats were in x_ already. A host finds the integers where it sees the casts.
                 AscendC::Cast(xHalf_, integers_[i * tiling_.k], AscendC::RoundMode::CAST_NONE, tiling_.k);
                 AscendC::Cast(x, xHalf_, AscendC::RoundMode::CAST_NONE, tiling_.k);
             }
@@ -213,7 +211,7 @@ private:
                 AscendC::Mul(product_, float_[r * tiling_.k], x, static_cast<int32_t>(tiling_.k));
                 SumGroups(sums_[r * tiling_.groupStride], pieceSums_, product_, GroupsOfRow());
             }
-            if (i == first) {  // next to their use, so that a host need not keep them in memory
+            if (i == first) {
                 scale = TakeFactors(scaleQueue_, scale_, rows);
                 if (tiling_.hasOffset != 0) {
                     offset = TakeFactors(offsetQueue_, offset_, rows);
@@ -222,7 +220,6 @@ private:
             Finish(i, part, column, rows);
         }
         weightQueue_.FreeTensor(weight);
-        // Not before: with integers, a host reads them where they are added up.
         scaleQueue_.FreeTensor(scale);
         if (tiling_.hasOffset != 0) {
             offsetQueue_.FreeTensor(offset);
@@ -240,7 +237,7 @@ private:
             InRows<AddOf>(sums_, sums_, shifts_, block);
         }
         InRows<MulOf>(sums_, sums_, scale_, block);
-        // Floats have the zeros behind a row's groups, so that rows are whole vectors. Integers are one instruction.
+        // Floats have the zeros behind a row's groups, so that rows are whole vectors.
         const uint32_t cols = tiling_.quantizeX != 0 ? tiling_.groups : tiling_.groupStride;
         rows_.template Start<AddOf>(rows, cols);
         rows_.template Fold<AddOf>(sums_, 0, {rows, cols, tiling_.groupStride}, cols);

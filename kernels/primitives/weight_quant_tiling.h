@@ -71,12 +71,12 @@ constexpr uint64_t MOST_STRETCH_ROWS = 256;  // of x, in a product that the vect
 
 constexpr uint64_t FEW_ROWS = 4;          // of x: more are multiplied faster with an unpacked tile
 constexpr uint64_t FEW_ROUNDED_ROWS = 8;  // if they become integers
-constexpr uint64_t ROWS_AT_ONCE = 4;      // of x, with a block of the weight: sums that a host sees together
+constexpr uint64_t ROWS_AT_ONCE = 4;      // of x, with a block of the weight
 constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
 constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
 constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
-constexpr uint64_t MOST_SUMS = 64;       // of rows of both; of more a host does not see that they are of packed numbers
+constexpr uint64_t MOST_SUMS = 64;       // of rows of both
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
 constexpr uint64_t PieceOf(uint64_t group)

@@ -9,6 +9,19 @@
 
 namespace ms_ascend_ops {
 
+template <class PARAMS>
+AscendC::host::SparsePattern PatternOf(const PARAMS& params, const void* rowEnds, const void* indices)
+{
+    const TensorDesc& dense = params.dense;
+    return {dense.dtype,
+            params.row_ends.dims[0],
+            dense.dims[0],
+            dense.dims[1],
+            params.indices.dims[0],
+            static_cast<const int32_t*>(rowEnds),
+            static_cast<const int32_t*>(indices)};
+}
+
 // Says who answers.
 inline std::string AnsweringLibrary(const SparseMatmulParams& /*params*/)
 {
@@ -18,11 +31,9 @@ inline std::string AnsweringLibrary(const SparseMatmulParams& /*params*/)
 // Returns whether the host has answered.
 inline bool RunInLibrary(const SparseMatmulParams& params, void* const* tensors)
 {
-    const TensorDesc& dense = params.dense;
-    return AscendC::host::MultiplySparse({dense.dtype, params.row_ends.dims[0], dense.dims[0], dense.dims[1],
-                                          params.indices.dims[0], static_cast<const int32_t*>(tensors[0]),
-                                          static_cast<const int32_t*>(tensors[1]), static_cast<const char*>(tensors[2]),
-                                          static_cast<const char*>(tensors[3]), static_cast<char*>(tensors[4])});
+    return AscendC::host::MultiplySparse({PatternOf(params, tensors[0], tensors[1]),
+                                          static_cast<const char*>(tensors[2]), static_cast<const char*>(tensors[3]),
+                                          static_cast<char*>(tensors[4])});
 }
 
 inline std::string AnsweringLibrary(const SparseMatmulGradParams& /*params*/)
@@ -32,12 +43,9 @@ inline std::string AnsweringLibrary(const SparseMatmulGradParams& /*params*/)
 
 inline bool RunInLibrary(const SparseMatmulGradParams& params, void* const* tensors)
 {
-    const TensorDesc& dense = params.dense;
-    return AscendC::host::MultiplySampled({dense.dtype, params.row_ends.dims[0], dense.dims[0], dense.dims[1],
-                                           params.indices.dims[0], static_cast<const char*>(tensors[0]),
-                                           static_cast<const int32_t*>(tensors[1]),
-                                           static_cast<const int32_t*>(tensors[2]),
-                                           static_cast<const char*>(tensors[3]), static_cast<char*>(tensors[4])});
+    return AscendC::host::MultiplySampled({PatternOf(params, tensors[1], tensors[2]),
+                                           static_cast<const char*>(tensors[0]), static_cast<const char*>(tensors[3]),
+                                           static_cast<char*>(tensors[4])});
 }
 
 }  // namespace ms_ascend_ops

@@ -136,16 +136,24 @@ def answered(name, inputs, dtypes, **attributes):
 
 
 def test_who_answers():
-    """The kernel unless x is rounded float32, groups are of sizes that it is rounded by, and nothing is activated."""
-    inputs = arrays(np.random.default_rng(0), ((3,), 20, 64, 32), 4, 1, 1)
+    """Loops of the host, but of many rows of floats, and of groups that vectors do not divide, or that x is not rounded
+    by.
+    """
+    rng = np.random.default_rng(0)
+    inputs = arrays(rng, ((3,), 20, 64, 32), 4, 1, 1)
     dtypes = ["float32", "int8", "float16", "float16", "float32"]
     names = ("weight_quant_matmul", "weight_quant_swiglu")
     if not all(answered(name, inputs, dtypes) for name in names):
-        pytest.skip("the vector unit has no such loops, or the build is observed")
-    assert not answered(names[0], inputs, dtypes, quantize_x="none")
-    assert not answered(names[0], inputs, dtypes, activation="silu")
-    assert not answered(names[0], inputs, ["bfloat16", *dtypes[1:]])
-    assert not answered(names[0], arrays(np.random.default_rng(0), ((3,), 20, 1024, 512), 4, 1, 1), dtypes)
+        pytest.skip("the build is observed")
+    assert answered(names[0], inputs, dtypes, quantize_x="none")
+    assert answered(names[0], inputs, dtypes, activation="silu")
+    assert answered(names[0], inputs, ["bfloat16", *dtypes[1:]])
+    many, long = arrays(rng, ((5,), 20, 64, 32), 4, 1, 1), arrays(rng, ((3,), 20, 1024, 512), 4, 1, 1)
+    assert answered(names[0], many, dtypes)
+    assert not answered(names[0], many, dtypes, quantize_x="none")
+    assert not answered(names[0], long, dtypes)
+    assert answered(names[0], long, dtypes, quantize_x="none")
+    assert not answered(names[0], arrays(rng, ((3,), 20, 38, 38), 4, 1, 1), dtypes, quantize_x="none")
     with tiles_of_a_chip():
         assert not any(answered(name, inputs, dtypes) for name in names)
 
@@ -193,8 +201,8 @@ def test_rounded_activations_that_are_not_finite_or_extreme(value, size):
 
 @pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("rows", [8, 19])
-def test_rounded_rows_are_what_they_are_alone(name, bits, rows):
+@pytest.mark.parametrize(("rows", "quantize_x"), [(8, "int8"), (19, "int8"), (4, "none")])
+def test_rows_are_what_they_are_alone(name, bits, rows, quantize_x):
     """However many come together, and again where rows of x differ little."""
     inputs = arrays(np.random.default_rng(0), ((rows,), 70, 576, 32), bits, 1, 1)
     inputs[0][1:4] = inputs[0][0]
@@ -202,6 +210,6 @@ def test_rounded_rows_are_what_they_are_alone(name, bits, rows):
     dtypes = ["float32", "int8", "float16", "float16", "float32"]
     if rows > 8 and not answered(name, inputs, dtypes):
         pytest.skip("the kernel multiplies many rows as floats")
-    together = launch(name, inputs, dtypes, quantize_x="int8")[0][0]
-    alone = [launch(name, [row[None], *inputs[1:]], dtypes, quantize_x="int8")[0][0] for row in inputs[0]]
+    together = launch(name, inputs, dtypes, quantize_x=quantize_x)[0][0]
+    alone = [launch(name, [row[None], *inputs[1:]], dtypes, quantize_x=quantize_x)[0][0] for row in inputs[0]]
     np.testing.assert_array_equal(together, np.concatenate(alone))

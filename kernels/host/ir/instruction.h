@@ -43,9 +43,6 @@ enum class Opcode : uint8_t {
     COPY_ADD,         // the same, adding floats atomically
     REDUCE_SUM,       // of floats; unit = repeat
     REDUCE_MAX,
-    PACKED_DOTS,      // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
-    PACKED_INTEGERS,  // the same with factors of 8 bits, which PACKED_DOTS has as floats
-    PACKED_ROWS,      // these with scales and offsets, added up; unit = row
     NONE,
     COUNT
 };

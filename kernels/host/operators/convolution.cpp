@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cube/onednn.h"
+#include "operators/element_type.h"
 #include "operators/task_pool.h"
 #include "runtime/default_arithmetic.h"
 #include "runtime/executor.h"
@@ -246,11 +247,6 @@ struct State {
         return memory;
     }
 };
-
-ElementType ElementOf(DataType type)
-{
-    return type == DataType::FLOAT16 ? ElementType::HALF : ElementType::BFLOAT16;
-}
 
 // Holds a tensor of the caller's. Where a primitive computes with floats, they are made of other elements first.
 class Elements {

@@ -1,7 +1,7 @@
 /*!
- * Products of rounded rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
- * (simd/packed_products_unit.h). They answer in the place of the kernel, in the fast build, of any number of rows of x;
- * the kernel is the reference, which rounds few rows alone.
+ * Products of rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
+ * (simd/packed_products_unit.h): of rounded rows any number, of floats a few. They answer in the place of the kernel,
+ * in the fast build; the kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
 #define ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
@@ -20,11 +20,13 @@ struct PackedOperator {
     ms_ascend_ops::TensorDesc scale;
     bool hasOffset;
     bool hasBias;
-    uint32_t parts;  // 2: silu of the first half of the columns times the second
+    uint32_t parts;       // 2: silu of the first half of the columns times the second
+    uint32_t activation;  // by the number that primitives/activations.h has
+    bool isRounded;       // x is, to integers of 8 bits
 };
 
-// Runs it on x, weight, scale, offset, bias and y. False: the vector unit has no such product.
-bool MultiplyRounded(const PackedOperator& op, void* const* tensors);
+// Runs it on x, weight, scale, offset, bias and y. False: the kernel is to answer.
+bool MultiplyPacked(const PackedOperator& op, void* const* tensors);
 // Says what answers; empty: the kernel.
 std::string PackedImplementation(const PackedOperator& op);
 

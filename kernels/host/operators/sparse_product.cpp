@@ -4,6 +4,7 @@
 #include <atomic>
 #include <vector>
 
+#include "operators/element_type.h"
 #include "operators/task_pool.h"
 #include "runtime/executor.h"
 #include "simd/convert.h"
@@ -12,8 +13,6 @@
 namespace AscendC {
 namespace host {
 namespace {
-
-using ms_ascend_ops::DataType;
 
 // So many vectors that are multiplied, and elements that are packed, are worth a task.
 constexpr int64_t LEAST_VECTORS = 131072;
@@ -24,13 +23,6 @@ constexpr int64_t PACKED_BYTES = int64_t{512} << 10;
 // Values to a row of the dense matrix from which on packing it pays: what no value names is packed, too.
 constexpr int64_t PACKED_REUSE = 2;
 constexpr size_t LINE_FLOATS = 16;
-
-ElementType ElementOf(DataType type)
-{
-    return type == DataType::FLOAT32   ? ElementType::FLOAT
-           : type == DataType::FLOAT16 ? ElementType::HALF
-                                       : ElementType::BFLOAT16;
-}
 
 // A thread keeps this memory.
 float* Aligned(std::vector<float>& memory, int64_t count)
@@ -82,8 +74,7 @@ void ConvertValues(const char* src, ElementType type, int64_t count, float* dst)
 
 // Returns whether the host answers at all. With the tiles of a chip the order of sums is a chip's; what is wrong with
 // the ends of rows the kernel says.
-template <class PRODUCT>
-bool Answers(const PRODUCT& p)
+bool Answers(const SparsePattern& p)
 {
     return p.rows != 0 && p.inner != 0 && p.cols != 0 && p.entries != 0 && TheExecutor().Platform().tileBytes != 0 &&
            p.rowEnds[p.rows - 1] == p.entries && p.rowEnds[0] >= 0 && std::is_sorted(p.rowEnds, p.rowEnds + p.rows);
@@ -91,8 +82,7 @@ bool Answers(const PRODUCT& p)
 
 // Shares rows out with their values, of which each row counts as one more: `run(begin, end)` gets those of a task.
 // Returns false if one of those did.
-template <class PRODUCT>
-bool ByRows(const PRODUCT& p, int tasks, const std::function<bool(int64_t, int64_t)>& run)
+bool ByRows(const SparsePattern& p, int tasks, const std::function<bool(int64_t, int64_t)>& run)
 {
     const auto first = [&](int task) {
         const int64_t steps = (p.rows + p.entries) * task / tasks;
@@ -117,8 +107,9 @@ bool ByRows(const PRODUCT& p, int tasks, const std::function<bool(int64_t, int64
 }
 
 // Returns false if there is a column that is not a row of the dense matrix, with which nothing is read.
-bool Multiply(const SparseProduct& p, const float* values)
+bool Multiply(const SparseProduct& product, const float* values)
 {
+    const SparsePattern& p = product.pattern;
     static thread_local std::vector<float> packed;
     const int64_t lanes = g_vectorUnit->lanes;
     const ElementType type = ElementOf(p.type);
@@ -135,7 +126,7 @@ bool Multiply(const SparseProduct& p, const float* values)
     work.isPacked = packs;
     for (int64_t col = 0; col < p.cols; col += vectors * lanes) {
         const int64_t cols = std::min(vectors * lanes, p.cols - col);
-        work.dense = p.dense + col * BytesOf(type);
+        work.dense = product.dense + col * BytesOf(type);
         work.denseStride = p.cols;
         if (packs) {
             work.denseStride = cols == 1 ? 1 : (cols + lanes - 1) / lanes * lanes;
@@ -144,7 +135,7 @@ bool Multiply(const SparseProduct& p, const float* values)
             work.dense = reinterpret_cast<const char*>(floats);
         }
         work.inner = col == 0 ? static_cast<uint32_t>(p.inner) : 0;  // checked once
-        work.y = p.y + col * BytesOf(type);
+        work.y = product.y + col * BytesOf(type);
         work.cols = static_cast<uint32_t>(cols);
         const bool fits = ByRows(p, TasksForValues(p.entries, cols), [&](int64_t begin, int64_t end) {
             SparseRowsWork part = work;
@@ -163,14 +154,15 @@ bool Multiply(const SparseProduct& p, const float* values)
 
 bool MultiplySparse(const SparseProduct& product)
 {
-    if (!Answers(product)) {
+    if (!Answers(product.pattern)) {
         return false;
     }
     const auto* values = reinterpret_cast<const float*>(product.values);
-    if (product.type != DataType::FLOAT32) {
+    const ElementType type = ElementOf(product.pattern.type);
+    if (type != ElementType::FLOAT) {
         static thread_local std::vector<float> floats;
-        float* const converted = Aligned(floats, product.entries);
-        ConvertValues(product.values, ElementOf(product.type), product.entries, converted);
+        float* const converted = Aligned(floats, product.pattern.entries);
+        ConvertValues(product.values, type, product.pattern.entries, converted);
         values = converted;
     }
     return Multiply(product, values);
@@ -178,10 +170,11 @@ bool MultiplySparse(const SparseProduct& product)
 
 bool MultiplySampled(const SparseGradient& g)
 {
-    return Answers(g) && ByRows(g, TasksForValues(g.entries, g.cols), [&](int64_t begin, int64_t end) {
-               return g_vectorUnit->multiplySparseRows[static_cast<uint32_t>(ElementOf(g.type))](
-                   {g.rowEnds, g.indices, g.dy, g.dense, g.dvalues, g.cols, static_cast<uint64_t>(begin),
-                    static_cast<uint64_t>(end), static_cast<uint32_t>(g.inner)});
+    const SparsePattern& p = g.pattern;
+    return Answers(p) && ByRows(p, TasksForValues(p.entries, p.cols), [&](int64_t begin, int64_t end) {
+               return g_vectorUnit->multiplySparseRows[static_cast<uint32_t>(ElementOf(p.type))](
+                   {p.rowEnds, p.indices, g.dy, g.dense, g.dvalues, p.cols, static_cast<uint64_t>(begin),
+                    static_cast<uint64_t>(end), static_cast<uint32_t>(p.inner)});
            });
 }
 

@@ -13,7 +13,7 @@
 namespace AscendC {
 namespace host {
 
-struct SparseProduct {
+struct SparsePattern {
     ms_ascend_ops::DataType type;  // of values, dense and y
     int64_t rows;
     int64_t inner;  // rows of the dense matrix
@@ -21,6 +21,10 @@ struct SparseProduct {
     int64_t entries;
     const int32_t* rowEnds;
     const int32_t* indices;
+};
+
+struct SparseProduct {
+    SparsePattern pattern;
     const char* values;
     const char* dense;
     char* y;
@@ -28,14 +32,8 @@ struct SparseProduct {
 
 // The gradient of the values: dy has the shape of y.
 struct SparseGradient {
-    ms_ascend_ops::DataType type;
-    int64_t rows;
-    int64_t inner;
-    int64_t cols;
-    int64_t entries;
+    SparsePattern pattern;
     const char* dy;
-    const int32_t* rowEnds;
-    const int32_t* indices;
     const char* dense;
     char* dvalues;
 };

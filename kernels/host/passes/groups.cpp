@@ -21,13 +21,6 @@ bool IsTiny(const Instruction& instruction)
     return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
 }
 
-// Strip by strip, each time it is begun, sums of packed integers would bring their factors into order.
-bool StaysAlone(const Instruction& instruction)
-{
-    const Opcode opcode = instruction.operation.opcode;
-    return opcode == Opcode::PACKED_INTEGERS || opcode == Opcode::PACKED_ROWS;
-}
-
 // May strips of the instruction not begin at every one of so many units?
 bool IsGranular(const Instruction& instruction, uint32_t units)
 {
@@ -122,10 +115,10 @@ void Groups::Append(const Instruction& instruction)
 {
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
-    if (!groups_.empty() && !IsTiny(instruction) && !StaysAlone(instruction)) {
+    if (!groups_.empty() && !IsTiny(instruction)) {
         const Group& group = groups_.back();
         const Instruction& first = instructions_[group.members.front()];
-        if (!IsTiny(first) && !StaysAlone(first) && Joins(group, instruction)) {
+        if (!IsTiny(first) && Joins(group, instruction)) {
             AddTo(groups_.back(), index);
             return;
         }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "passes/liveness.h"
-#include "passes/packed_dots.h"
 #include "passes/rematerialization.h"
 
 namespace AscendC {
@@ -24,8 +23,6 @@ FusedProgram Scheduler::Make(const std::vector<View>& views, const Instruction* 
                              const Ranges& needed)
 {
     program_ = FusedProgram{};
-    const std::vector<Instruction> withDots = FindPackedDots(instructions, count);
-    instructions = withDots.data();
     views_ = views;
     rowForms_.Find(instructions, count);
     groups_.Clear();
@@ -40,9 +37,6 @@ FusedProgram Scheduler::Make(const std::vector<View>& views, const Instruction* 
             instructions[i].kind == InstructionKind::COPY_OUT || instructions[i].kind == InstructionKind::COPY_OUT_ADD;
         program_.gm.push_back(instructions[i].operands[out ? 0 : 1].base);
         const int32_t origin = static_cast<int32_t>(program_.gm.size() - 1);
-        if (instructions[i].kind == InstructionKind::VECTOR && instructions[i].units == 0) {
-            continue;
-        }
         if (out) {
             CopyOut(instructions[i], origin);
         } else if (const Sweep sweep = RowForms::SweepFrom(instructions + i, count - i); sweep.length > 0) {

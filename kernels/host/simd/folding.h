@@ -13,15 +13,15 @@ namespace host {
 namespace HOST_ISA {
 
 // Lane i gets what lane i ^ DISTANCE holds.
-template <int32_t DISTANCE, int32_t... I>
-HOST_INLINE VF Swapped(VF v, std::integer_sequence<int32_t, I...>)
+template <int32_t DISTANCE, class V, int32_t... I>
+HOST_INLINE V Swapped(V v, std::integer_sequence<int32_t, I...>)
 {
     return Shuffled<(I ^ DISTANCE)...>(v, v);
 }
 
 // All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
-template <int32_t DISTANCE = W / 2, class OP>
-HOST_INLINE float Folded(VF v, const OP& op)
+template <int32_t DISTANCE = W / 2, class V, class OP>
+HOST_INLINE auto Folded(V v, const OP& op)
 {
     v = op(v, Swapped<DISTANCE>(v, std::make_integer_sequence<int32_t, W>()));
     if constexpr (DISTANCE > 1) {

@@ -1,7 +1,6 @@
 /*!
- * Sums of products of two rows of small integers, by groups, for vector_unit.cpp only: what Mul and WholeReduceSum of
- * floats that were cast from them give (passes/packed_dots.h). All sums are exact, in floats as in integers, so that
- * their order is free.
+ * Sums of products of two rows of small integers, by groups, for vector_unit.cpp only. All sums are exact, so that
+ * their order is free. Factors are -127 to 127.
  *
  * The second row, the factors, is the same for all rows of numbers: it is brought into the order that the numbers need
  * once. A byte holds two numbers of 4 bits, of which a mask and a shift give those at even and at odd places: so
@@ -81,26 +80,7 @@ HOST_INLINE int32_t PackedIntegerSum(const uint8_t* numbers, const int8_t* facto
 #endif
 }
 
-// Row after row, sum after sum.
-template <uint32_t PER_BYTE, uint32_t GROUP>
-void PackedIntegerSums(const Instruction& self, uint32_t begin, uint32_t end)
-{
-    const uint32_t stride = self.option >> 8;
-    const auto* const factors = reinterpret_cast<const int8_t*>(self.operands[2].base);
-    for (uint32_t unit = begin; unit < end; ++unit) {
-        auto* const results = reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * unit);
-        const auto* const numbers =
-            reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * unit);
-        for (uint32_t group = 0; group < self.lanes; ++group) {
-            results[group] = static_cast<float>(
-                PackedIntegerSum<PER_BYTE, GROUP>(numbers + group * stride / PER_BYTE, factors + group * stride));
-        }
-    }
-}
-
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-
-constexpr int8_t LOWEST_BYTE = -128;
 
 // Products of bytes without sign and of bytes with it, four to a lane. Where there is no instruction for that, two come
 // to 16 bits first, which saturates: none of these is so large.
@@ -145,25 +125,12 @@ HOST_INLINE __m512i AddedQuarters(const __m512i (&v)[4])
 }
 #endif
 
-// Adds up products of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see
-// RunPackedIntegers.
+// Adds up products of numbers of 8 bits. A factor has the sign of its number taken into it.
 template <uint32_t GROUP>
 struct ByteSums {
     const int8_t* factors = nullptr;
-    uint32_t stride = 0;
 
-    bool Take(const int8_t* from, uint32_t groups, uint32_t groupStride)
-    {
-        factors = from;
-        stride = groupStride;
-        bool opposites = true;
-        for (uint32_t group = 0; group < groups; ++group) {
-            for (uint32_t i = 0; i < GROUP; ++i) {
-                opposites &= from[group * stride + i] != LOWEST_BYTE;
-            }
-        }
-        return opposites;
-    }
+    void Take(const int8_t* from, uint32_t /*groups*/) { factors = from; }
 #if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
     // Adds up sixteen groups of 32 that lie one behind the other, as do those of their factors: with factors + 128, and
     // 128 times the numbers less.
@@ -179,7 +146,7 @@ struct ByteSums {
                 const uint32_t at = (half * 4 + k) * 64;
                 const __m512i values = LoadRaw<__m512i>(numbers + at);
                 const __m512i zero = _mm512_setzero_si512();
-                const __m512i most = _mm512_set1_epi8(LOWEST_BYTE);  // 128, without sign
+                const __m512i most = _mm512_set1_epi8(-128);  // 128, without sign
                 const __m512i raised = _mm512_xor_si512(LoadRaw<__m512i>(factors + group * GROUP + at), most);
                 products[k] = _mm512_sub_epi32(_mm512_dpbusd_epi32(zero, raised, values),
                                                _mm512_dpbusd_epi32(zero, most, values));
@@ -196,7 +163,7 @@ struct ByteSums {
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
-        const int8_t* const others = factors + slots.group * stride;
+        const int8_t* const others = factors + slots.group * GROUP;
         if constexpr (GROUP == 16) {
             if constexpr (SLOTS::WHOLE) {
                 return OfPairs(slots.numbers, others);
@@ -210,7 +177,7 @@ struct ByteSums {
 #pragma GCC unroll 8
         for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
             const uint8_t* const numbers = slots.Place(slot);
-            const int8_t* const other = others + slot * stride;
+            const int8_t* const other = others + slot * GROUP;
             const bool empty = !SLOTS::WHOLE && numbers == nullptr;
             products[slot] = empty ? _mm256_setzero_si256() : Products(numbers, other);
             if (GROUP == 64 && !empty) {
@@ -248,13 +215,13 @@ struct NibbleSums {
     alignas(64) int8_t odd[MOST * HALF];
     int32_t shifts[MOST];  // 8 times the sum of a group's factors
 
-    bool Take(const int8_t* from, uint32_t groups, uint32_t stride)
+    void Take(const int8_t* from, uint32_t groups)
     {
         const __m256i order =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
         constexpr uint32_t STEP = GROUP < 32 ? GROUP : 32;
         for (uint32_t part = 0; part < groups * (GROUP / STEP); ++part) {
-            const int8_t* const some = from + part / (GROUP / STEP) * stride + part % (GROUP / STEP) * STEP;
+            const int8_t* const some = from + part * STEP;
             const __m256i parted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(LoadFactors(some), order), 0xd8);
             // With 16 factors, the second half of either is zeros, which the next part replaces.
             _mm_storeu_si128(reinterpret_cast<__m128i*>(even + part * (STEP / 2)), _mm256_castsi256_si128(parted));
@@ -263,14 +230,13 @@ struct NibbleSums {
         std::fill_n(even + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
         std::fill_n(odd + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
         for (uint32_t group = 0; group < groups; ++group) {
-            __m256i sums = EightTimes(LoadFactors(from + group * stride));
+            __m256i sums = EightTimes(LoadFactors(from + group * GROUP));
             if (GROUP == 64) {
-                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(from + group * stride + 32)));
+                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(from + group * GROUP + 32)));
             }
             shifts[group] = SumOf(sums);
         }
         std::fill_n(shifts + groups, MOST_SUMS_AT_ONCE, 0);
-        return true;
     }
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
@@ -394,49 +360,6 @@ private:
     }
 };
 #endif
-
-// Carries out an instruction on packed numbers and floats (RunPackedDots), with factors of 8 bits.
-template <uint32_t PER_BYTE, uint32_t GROUP>
-void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t end)
-{
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    const uint32_t stride = self.option >> 8;
-    const uint32_t groups = self.lanes;
-    std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
-    if (groups <= MOST_PACKED_GROUPS &&
-        sums.Take(reinterpret_cast<const int8_t*>(self.operands[2].base), groups, stride)) {
-        const uint32_t step = stride / PER_BYTE;
-        const uint32_t whole = groups / SUMS_AT_ONCE * SUMS_AT_ONCE;
-        for (uint32_t row = begin; row < end; ++row) {
-            auto* const results = reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * row);
-            const auto* const numbers =
-                reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
-            for (uint32_t group = 0; group < whole; group += SUMS_AT_ONCE) {
-                const __m256i found = sums.Of(NextGroups{numbers + group * step, step, group});
-                _mm256_storeu_ps(results + group, _mm256_cvtepi32_ps(found));
-            }
-            if (whole < groups) {
-                float some[SUMS_AT_ONCE];
-                const __m256i found = sums.Of(LastGroups{{numbers + whole * step, step, whole}, groups - whole});
-                _mm256_storeu_ps(some, _mm256_cvtepi32_ps(found));
-                memcpy(results + whole, some, (groups - whole) * sizeof(float));
-            }
-        }
-        return;
-    }
-#endif
-    PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
-}
-
-// option: numbers of a group, and, 8 bits further up, from a group to the next.
-template <uint32_t PER_BYTE>
-void RunPackedIntegers(const Instruction& self, uint32_t begin, uint32_t end)
-{
-    const uint32_t group = self.option & 0xff;
-    (group == 16   ? RunPackedIntegerGroups<PER_BYTE, 16>
-     : group == 32 ? RunPackedIntegerGroups<PER_BYTE, 32>
-                   : RunPackedIntegerGroups<PER_BYTE, 64>)(self, begin, end);
-}
 
 }  // namespace HOST_ISA
 }  // namespace host

@@ -1,12 +1,13 @@
 /*!
- * Products of rows of small integers with a packed weight of 8 or 4 bits (PackedProduct), for vector_unit.cpp only.
+ * Products of rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
+ * vector_unit.cpp only.
  *
- * A lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight as a vector
- * has lanes, is transposed by fours of numbers and unpacked into bytes, which stay in the cache for all rows of x. Four
- * numbers of a row of x are then the same in each lane. Numbers of 4 bits become 0 to 15, those of 8 bits 0 to 255
- * where the CPU adds up four products in one instruction (VNNI): what is too much is one sum of the row of x, with
- * which the sums begin. Groups of a row are added up in their order. So a result depends on neither the other rows nor
- * the vector unit.
+ * Of integers, a lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight
+ * as a vector has lanes, is transposed by fours of numbers and unpacked into bytes, which stay in the cache for all
+ * rows of x. Four numbers of a row of x are then the same in each lane. Numbers of 4 bits become 0 to 15, those of 8
+ * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): what is too much is one sum of the row
+ * of x, with which the sums begin. Groups of a row are added up in their order. So a result depends on neither the
+ * other rows nor the vector unit.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
@@ -16,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "simd/functions.h"
+#include "simd/packed_floats_unit.h"
 #include "simd/packed_rows_unit.h"
 #include "simd/simd.h"
 #include "simd/vector_unit.h"
@@ -23,8 +26,6 @@
 namespace AscendC {
 namespace host {
 namespace HOST_ISA {
-
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
 
 constexpr uint32_t QUAD = 4;                                   // numbers that a lane of 32 bits holds
 constexpr uint32_t ROUNDED_ROWS = RoundedRows::ROWS_OF_BLOCK;  // of x, side by side
@@ -41,24 +42,11 @@ constexpr bool ADDS_FOUR = true;
 constexpr bool ADDS_FOUR = false;
 #endif
 
-// Without that instruction a pair of products must fit 16 bits, which takes one that vectors of AVX-512 have not.
-#if defined(HOST_SIMD_AVX2)
-constexpr bool MULTIPLIES_PACKED_BYTES = true;
-#else
-constexpr bool MULTIPLIES_PACKED_BYTES = ADDS_FOUR;
-#endif
-
 // This is added to numbers of the weight.
 template <uint32_t PER_BYTE>
 constexpr int32_t RAISED = PER_BYTE == 2 ? 8
                            : ADDS_FOUR   ? 128
                                          : 0;
-
-#if defined(HOST_SIMD_AVX512)
-typedef __m512i BytesOfVector;
-#else
-typedef __m256i BytesOfVector;
-#endif
 
 HOST_INLINE VI AndOf(VI v, int32_t mask)
 {
@@ -67,41 +55,27 @@ HOST_INLINE VI AndOf(VI v, int32_t mask)
 
 // ---- x
 
-// Makes bytes of sixteen integers of 32 bits.
-HOST_INLINE __m128i AsBytes(const VI* v)
+// Stores sixteen integers of 32 bits as bytes; with `parted`, of eight those at even places first.
+HOST_INLINE void StoreBytes(const VI* v, bool parted, int8_t* to)
 {
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
 #if defined(HOST_SIMD_AVX512)
-    return _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v[0]));
+    __m128i bytes = _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v[0]));
 #else
     const __m256i words = _mm256_packs_epi32(reinterpret_cast<__m256i>(v[0]), reinterpret_cast<__m256i>(v[1]));
     const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
-    return _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
 #endif
-}
-
-HOST_INLINE int32_t LargestOf(VI v)
-{
-#if defined(HOST_SIMD_AVX512)
-    const auto all = reinterpret_cast<__m512i>(v);
-    const __m256i eight = _mm256_max_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    if (parted) {
+        bytes = _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+    }
+    memcpy(to, &bytes, sizeof(bytes));
 #else
-    const auto eight = reinterpret_cast<__m256i>(v);
+    static_cast<void>(parted);  // only blocks are
+    for (uint32_t i = 0; i < UNIT_NUMBERS; ++i) {
+        to[i] = static_cast<int8_t>(v[i / W][i % W]);
+    }
 #endif
-    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
-}
-HOST_INLINE int32_t SumOfLanes(VI v)
-{
-#if defined(HOST_SIMD_AVX512)
-    const auto all = reinterpret_cast<__m512i>(v);
-    const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
-#else
-    const auto eight = reinterpret_cast<__m256i>(v);
-#endif
-    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
 // Rounds row `row` of x. What is not finite makes the scale of its group NaN.
@@ -112,9 +86,6 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
     constexpr float LEAST = 1e-30f;          // a group of smaller numbers has the scale of this one, as in the kernel
     constexpr float ROUNDING = 12582912.0f;  // 1.5 * 2^23: a float of this size has no fraction
     constexpr float INFINITE = __builtin_inff();
-    const __m128i order = PER_BYTE == 1 || !rounded.inBlocks
-                              ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-                              : _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
     const uint32_t group = rounded.group;
     const uint32_t groups = rounded.groups;
     const uint32_t rows = rounded.BlockRows();
@@ -129,7 +100,7 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
             const VI magnitude = AndOf(AsInt(Load(from + i)), 0x7fffffff);  // as an integer, NaN is larger than numbers
             largest = magnitude > largest ? magnitude : largest;
         }
-        const int32_t bits = LargestOf(largest);
+        const int32_t bits = Folded(largest, [](VI a, VI b) { return a > b ? a : b; });
         float most;
         memcpy(&most, &bits, sizeof(most));
         const VF inverse = Set(127.0f / most);
@@ -143,11 +114,10 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
                 integers[v] = (AsInt(value + Set(ROUNDING)) - AsInt(Set(ROUNDING))) & finite;
                 sums += integers[v];
             }
-            const __m128i bytes = _mm_shuffle_epi8(AsBytes(integers), order);
-            memcpy(to, &bytes, sizeof(bytes));
+            StoreBytes(integers, PER_BYTE == 2 && rounded.inBlocks, to);
             to += rows * UNIT_NUMBERS;
         }
-        const int32_t sum = SumOfLanes(sums);
+        const int32_t sum = Folded(sums, [](VI a, VI b) { return a + b; });
         const float scale = most < INFINITE ? most * (1.0f / 127.0f) : __builtin_nanf("");
         scales[g * rows] = scale;
         allSums[g * rows] = static_cast<float>(sum) * scale;
@@ -155,7 +125,59 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
     }
 }
 
+// ---- results
+
+// Adds the bias to R results of one part, of `cols` columns from `col` on.
+template <uint32_t R>
+HOST_INLINE void AddBias(const PackedProduct& product, uint32_t part, uint32_t col, uint32_t cols, VF (&results)[R])
+{
+    if (product.bias == nullptr) {
+        return;
+    }
+    const float* const bias = product.bias + part * uint64_t{product.n} + col;
+    const VF values = cols == W ? Load(bias) : LoadPartial(bias, cols);
+    for (uint32_t r = 0; r < R; ++r) {
+        results[r] = results[r] + values;
+    }
+}
+
+// Makes silu(gate) * up.
+HOST_INLINE VF Gated(VF gate, VF up)
+{
+    return gate / (Set(1.0f) + ExpOf(-gate)) * up;
+}
+
+// Makes R rows of columns of the result from `sums`, which makes those of a part: the products.
+template <uint32_t R, class SUMS>
+HOST_INLINE void FinishColumns(const PackedProduct& product, uint32_t row, uint32_t col, uint32_t cols,
+                               const SUMS& sums)
+{
+    VF results[R];
+    sums(0, results);
+    AddBias(product, 0, col, cols, results);
+    if (product.parts == 2) {
+        VF up[R];
+        sums(1, up);
+        AddBias(product, 1, col, cols, up);
+        for (uint32_t r = 0; r < R; ++r) {
+            results[r] = Gated(results[r], up[r]);
+        }
+    }
+    for (uint32_t r = 0; r < R; ++r) {
+        float* const to = product.y + (row + r) * uint64_t{product.n} + col;
+        cols == W ? Store(to, results[r]) : StorePartial(to, results[r], cols);
+    }
+}
+
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+
 // ---- the weight
+
+#if defined(HOST_SIMD_AVX512)
+typedef __m512i BytesOfVector;
+#else
+typedef __m256i BytesOfVector;
+#endif
 
 // Lane i of v[j] becomes lane j of v[i]: each round puts the lanes of two vectors by turns.
 template <typename V, size_t... I>
@@ -313,6 +335,19 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
                 sums[r] += widened(pairs(magnitude, other));
             }
         }
+#else
+        // Vectors of AVX-512 have no such instruction: numbers at even and at odd places come to 16 bits.
+        const auto odd = [](__m512i v) { return _mm512_srai_epi16(v, 8); };
+        const auto even = [&](__m512i v) { return odd(_mm512_slli_epi16(v, 8)); };
+        for (uint32_t j = 0; j < UNIT_QUADS; ++j) {
+            const auto w = LoadRaw<BytesOfVector>(bytes + j * sizeof(VI));
+#pragma GCC unroll 8
+            for (uint32_t r = 0; r < R; ++r) {
+                const BytesOfVector quad = QuadOf(x + r * UNIT_NUMBERS + j * QUAD);
+                sums[r] += reinterpret_cast<VI>(
+                    _mm512_add_epi32(_mm512_madd_epi16(even(w), even(quad)), _mm512_madd_epi16(odd(w), odd(quad))));
+            }
+        }
 #endif
     }
 }
@@ -372,46 +407,14 @@ HOST_INLINE void MultiplyTile(const RoundedRows& x, const PackedTile& tile, uint
     }
 }
 
-// Adds the bias to R results of one part, of `cols` columns from `col` on.
-template <uint32_t R>
-HOST_INLINE void AddBias(const PackedProduct& product, uint32_t part, uint32_t col, uint32_t cols, VF (&results)[R])
-{
-    if (product.bias == nullptr) {
-        return;
-    }
-    const float* const bias = product.bias + part * uint64_t{product.n} + col;
-    const VF values = cols == W ? Load(bias) : LoadPartial(bias, cols);
-    for (uint32_t r = 0; r < R; ++r) {
-        results[r] = results[r] + values;
-    }
-}
-
-// Makes silu(gate) * up.
-HOST_INLINE VF Gated(VF gate, VF up)
-{
-    return gate / (Set(1.0f) + ExpOf(-gate)) * up;
-}
-
 // Multiplies R rows of x, from `row` on, with one tile, or two of a gated pair: columns of the result from `col` on.
 template <uint32_t PER_BYTE, bool OFFSET, uint32_t R>
 void MultiplyRowsOfX(const PackedProduct& product, const PackedTile (&tiles)[2], uint32_t row, uint32_t col,
                      uint32_t cols)
 {
-    VF results[R];
-    MultiplyTile<PER_BYTE, OFFSET>(product.x, tiles[0], row, results);
-    AddBias(product, 0, col, cols, results);
-    if (product.parts == 2) {
-        VF up[R];
-        MultiplyTile<PER_BYTE, OFFSET>(product.x, tiles[1], row, up);
-        AddBias(product, 1, col, cols, up);
-        for (uint32_t r = 0; r < R; ++r) {
-            results[r] = Gated(results[r], up[r]);
-        }
-    }
-    for (uint32_t r = 0; r < R; ++r) {
-        float* const to = product.y + (row + r) * uint64_t{product.n} + col;
-        cols == W ? Store(to, results[r]) : StorePartial(to, results[r], cols);
-    }
+    FinishColumns<R>(product, row, col, cols, [&](uint32_t part, VF(&sums)[R]) {
+        MultiplyTile<PER_BYTE, OFFSET>(product.x, tiles[part], row, sums);
+    });
 }
 
 template <uint32_t PER_BYTE, bool OFFSET, uint32_t R = ROWS_OF_X>
@@ -514,17 +517,12 @@ void MultiplyOneRowOf(const PackedProduct& product, uint32_t begin, uint32_t end
                 break;
             }
         }
-        VF results[1] = {SumsOfTerms(terms.data(), x.groups, cols)};
-        AddBias(product, part, col, cols, results);
-        return results[0];
+        return SumsOfTerms(terms.data(), x.groups, cols);
     };
     for (uint32_t col = begin; col < end; col += W) {
         const uint32_t cols = std::min<uint32_t>(W, end - col);
-        VF result = sums(0, col, cols);
-        if (product.parts == 2) {
-            result = Gated(result, sums(1, col, cols));
-        }
-        cols == W ? Store(product.y + col, result) : StorePartial(product.y + col, result, cols);
+        FinishColumns<1>(product, 0, col, cols,
+                         [&](uint32_t part, VF(&results)[1]) { results[0] = sums(part, col, cols); });
     }
 }
 
@@ -541,31 +539,104 @@ void MultiplyOneRow(const PackedProduct& product, uint32_t begin, uint32_t end)
                             : run(std::integral_constant<uint32_t, 64>());
 }
 
+#else
+
+// Makes one result: groups are added up as above.
 template <uint32_t PER_BYTE, typename S>
-void MultiplyPackedRows(const PackedProduct& product, uint32_t begin, uint32_t end)
+float RoundedSum(const PackedProduct& product, uint32_t row, uint64_t column)
 {
-    (product.x.inBlocks ? MultiplyPackedOf<PER_BYTE, S> : MultiplyOneRow<PER_BYTE, S>)(product, begin, end);
+    const RoundedRows& x = product.x;
+    const auto* numbers = reinterpret_cast<const uint8_t*>(product.weight) + column * (x.k / PER_BYTE);
+    const int8_t* integers = x.Integers(row, 0);
+    const S* const scale = static_cast<const S*>(product.scale) + column * x.groups;
+    const S* const offset = static_cast<const S*>(product.offset) + column * x.groups;
+    float terms[4] = {};
+    for (uint32_t g = 0; g < x.groups; ++g) {
+        int32_t sum = 0;
+        for (uint32_t i = 0; i < x.group; i += UNIT_NUMBERS) {
+            sum += PackedIntegerSum<PER_BYTE, UNIT_NUMBERS>(numbers, integers);
+            numbers += UNIT_NUMBERS / PER_BYTE;
+            integers += UNIT_NUMBERS;
+        }
+        float term = static_cast<float>(sum) * *x.Factor(x.scale, row, g);
+        if (product.offset != nullptr) {
+            term = term + FactorAt(offset + g) * *x.Factor(x.sums, row, g);
+        }
+        terms[g % 4] = terms[g % 4] + term * FactorAt(scale + g);
+    }
+    return (terms[0] + terms[1]) + (terms[2] + terms[3]);
 }
 
-inline void MultiplyPacked(const PackedProduct& product, uint32_t begin, uint32_t end)
+#endif
+
+// ---- floats
+
+template <uint32_t PER_BYTE, typename S, uint32_t R = RoundedRows::MOST_FLOAT_ROWS>
+void MultiplyFloats(const PackedProduct& product, uint32_t begin, uint32_t end)
 {
-    const bool bytes = product.x.perByte == 1;
-    if (product.halfFactors) {
-        (bytes ? MultiplyPackedRows<1, half> : MultiplyPackedRows<2, half>)(product, begin, end);
-    } else {
-        (bytes ? MultiplyPackedRows<1, float> : MultiplyPackedRows<2, float>)(product, begin, end);
+    if constexpr (R > 1) {
+        if (product.x.m < R) {
+            MultiplyFloats<PER_BYTE, S, R - 1>(product, begin, end);
+            return;
+        }
+    }
+    for (uint32_t col = begin; col < end; col += W) {
+        const uint32_t cols = std::min<uint32_t>(W, end - col);
+        FinishColumns<R>(product, 0, col, cols, [&](uint32_t part, VF(&results)[R]) {
+            float sums[R * W] = {};
+            for (uint32_t i = 0; i < cols; ++i) {
+                MultiplyFloatRow<PER_BYTE, R, S>(product, uint64_t{part} * product.n + col + i, sums + i);
+            }
+            for (uint32_t r = 0; r < R; ++r) {
+                results[r] = Load(sums + r * W);
+            }
+        });
     }
 }
 
+template <uint32_t PER_BYTE, typename S>
+void MultiplyPackedRows(const PackedProduct& product, uint32_t begin, uint32_t end)
+{
+    if (product.floats != nullptr) {
+        MultiplyFloats<PER_BYTE, S>(product, begin, end);
+        return;
+    }
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+    (product.x.inBlocks ? MultiplyPackedOf<PER_BYTE, S> : MultiplyOneRow<PER_BYTE, S>)(product, begin, end);
+#else
+    for (uint32_t col = begin; col < end; col += W) {
+        const uint32_t cols = std::min<uint32_t>(W, end - col);
+        for (uint32_t row = 0; row < product.x.m; ++row) {
+            FinishColumns<1>(product, row, col, cols, [&](uint32_t part, VF(&results)[1]) {
+                results[0] = Set(0.0f);
+                for (uint32_t i = 0; i < cols; ++i) {
+                    results[0][i] = RoundedSum<PER_BYTE, S>(product, row, uint64_t{part} * product.n + col + i);
+                }
+            });
+        }
+    }
+#endif
+}
+
+// Makes columns [begin, end) of the result.
+template <typename S>
+void MultiplyPacked(const PackedProduct& product, uint32_t begin, uint32_t end)
+{
+    (product.x.perByte == 1 ? MultiplyPackedRows<1, S> : MultiplyPackedRows<2, S>)(product, begin, end);
+}
+
+// Rounds rows [begin, end) of x, or, if they stay floats, only adds up their groups.
 inline void RoundRows(const RoundedRows& rounded, const float* x, uint32_t begin, uint32_t end)
 {
     for (uint32_t row = begin; row < end; ++row) {
         const float* const from = x + row * uint64_t{rounded.k};
-        rounded.perByte == 1 ? RoundRow<1>(rounded, from, row) : RoundRow<2>(rounded, from, row);
+        if (rounded.integers == nullptr) {
+            SumGroups(rounded, from, rounded.sums + row * uint64_t{rounded.groups});
+        } else {
+            rounded.perByte == 1 ? RoundRow<1>(rounded, from, row) : RoundRow<2>(rounded, from, row);
+        }
     }
 }
-
-#endif
 
 }  // namespace HOST_ISA
 }  // namespace host

@@ -4,8 +4,7 @@
  *
  *     result = sum over g of (P[g] xScale[g] + offset[g] xSum[g]) scale[g]
  *
- * where P[g] is the sum of products of group g (packed_integers_unit.h). Each operation rounds, and the groups of a row
- * are added up as WholeReduceSum does: the results are those of the instructions (passes/packed_dots.h), bit for bit.
+ * where P[g] is the sum of products of group g (packed_integers_unit.h). Each operation rounds.
  *
  * Groups are taken eight at a time, of rows that follow each other in memory wherever a row ends. What x has comes in a
  * period of its groups, or twice those if they are odd, as two groups of 4 bits are a vector.
@@ -15,10 +14,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <type_traits>
 
-#include "ir/instruction.h"
-#include "simd/folding.h"
 #include "simd/packed_integers_unit.h"
 #include "simd/simd.h"
 
@@ -27,63 +24,6 @@ namespace host {
 namespace HOST_ISA {
 
 constexpr uint32_t MOST_ROW_GROUPS = 64;  // a repeat
-
-HOST_INLINE float FactorAt(const float* p)
-{
-    return *p;
-}
-HOST_INLINE float FactorAt(const half* p)
-{
-    uint16_t bits;
-    memcpy(&bits, p, sizeof(bits));
-    return HalfToFloatScalar(bits);
-}
-
-// Operands: results, numbers, integers of x, xScale, scale, xSum, offset; the last two where there is an offset.
-template <typename S>
-struct PackedRowsOperands {
-    uint32_t groups;
-    const int8_t* integers;
-    const float* xScale;
-    const float* xSum;  // null: no offset
-    const Instruction& self;
-
-    explicit PackedRowsOperands(const Instruction& instruction)
-        : groups(instruction.lanes),
-          integers(reinterpret_cast<const int8_t*>(instruction.operands[2].base)),
-          xScale(reinterpret_cast<const float*>(instruction.operands[3].base)),
-          xSum(instruction.operandCount > 5 ? reinterpret_cast<const float*>(instruction.operands[5].base) : nullptr),
-          self(instruction)
-    {}
-    const uint8_t* Numbers(uint32_t row) const
-    {
-        return reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
-    }
-    const S* Scale(uint32_t row) const
-    {
-        return reinterpret_cast<const S*>(self.operands[4].base + self.operands[4].stride * row);
-    }
-    const S* Offset(uint32_t row) const
-    {
-        return xSum == nullptr ? nullptr
-                               : reinterpret_cast<const S*>(self.operands[6].base + self.operands[6].stride * row);
-    }
-};
-
-// The terms of a row, group by group.
-template <uint32_t PER_BYTE, uint32_t GROUP, typename S>
-void RowTerms(const PackedRowsOperands<S>& in, uint32_t row, float* terms)
-{
-    const uint8_t* const numbers = in.Numbers(row);
-    for (uint32_t g = 0; g < in.groups; ++g) {
-        const int32_t sum = PackedIntegerSum<PER_BYTE, GROUP>(numbers + g * GROUP / PER_BYTE, in.integers + g * GROUP);
-        float term = static_cast<float>(sum) * in.xScale[g];
-        if (in.xSum != nullptr) {
-            term = term + FactorAt(in.Offset(row) + g) * in.xSum[g];
-        }
-        terms[g] = term * FactorAt(in.Scale(row) + g);
-    }
-}
 
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
 
@@ -95,17 +35,10 @@ HOST_INLINE __m256 LoadEight(const half* p)
 {
     return _mm256_cvtph_ps(LoadRaw<__m128i>(p));
 }
-
-#if defined(HOST_SIMD_AVX512)
-HOST_INLINE __m512 LoadSixteen(const float* p)
+HOST_INLINE __m256 LoadEight(const bfloat16_t* p)
 {
-    return _mm512_loadu_ps(p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadRaw<__m128i>(p)), 16));
 }
-HOST_INLINE __m512 LoadSixteen(const half* p)
-{
-    return _mm512_cvtph_ps(LoadRaw<__m256i>(p));
-}
-#endif
 
 // Holds the elements of x that are read from any eighth group on.
 template <uint32_t PER_BYTE, uint32_t GROUP>
@@ -114,15 +47,14 @@ struct PeriodicFactors {
     static_assert(MOST <= MOST_PACKED_GROUPS, "the sums keep as many");
 
     uint32_t groups = 0;  // 0: of no row yet
-    bool opposites = false;
     uint32_t period = 0;
     std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
     float xScale[MOST];
     float xSum[MOST];
     int8_t integers[MOST * GROUP];
 
-    // Multiplies a row of x with so many groups. `sumsOfX` is null without offsets.
-    bool Take(uint32_t count, const int8_t* x, const float* scaleOfX, const float* sumsOfX)
+    // Multiplies a row of x with so many groups.
+    void Take(uint32_t count, const int8_t* x, const float* scaleOfX, const float* sumsOfX)
     {
         const bool same = count == groups && memcmp(integers, x, groups * GROUP) == 0;
         groups = count;
@@ -134,14 +66,11 @@ struct PeriodicFactors {
                 memcpy(integers + first * GROUP, x, some * GROUP);
             }
             memcpy(xScale + first, scaleOfX, some * sizeof(float));
-            if (sumsOfX != nullptr) {
-                memcpy(xSum + first, sumsOfX, some * sizeof(float));
-            }
+            memcpy(xSum + first, sumsOfX, some * sizeof(float));
         }
         if (!same) {
-            opposites = sums.Take(integers, all, GROUP);
+            sums.Take(integers, all);
         }
-        return opposites;
     }
 };
 
@@ -187,9 +116,9 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
             const __m512 sums = _mm512_cvtepi32_ps(x.sums.OfSixteen(first, at));
             __m512 term = _mm512_mul_ps(sums, _mm512_loadu_ps(x.xScale + at));
             if (OFFSET) {
-                term = _mm512_add_ps(term, _mm512_mul_ps(LoadSixteen(offset + s), _mm512_loadu_ps(x.xSum + at)));
+                term = _mm512_add_ps(term, _mm512_mul_ps(Load(offset + s), _mm512_loadu_ps(x.xSum + at)));
             }
-            _mm512_storeu_ps(terms + s, _mm512_mul_ps(term, LoadSixteen(scale + s)));
+            _mm512_storeu_ps(terms + s, _mm512_mul_ps(term, Load(scale + s)));
             advance(MOST_SUMS_AT_ONCE, step);
         }
     }
@@ -220,66 +149,6 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
 }
 
 #endif
-
-template <bool OFFSET, uint32_t PER_BYTE, uint32_t GROUP, typename S>
-void RunPackedRowsOf(const Instruction& self, uint32_t begin, uint32_t end)
-{
-    constexpr uint32_t ROWS = 8;  // at once: whole vectors of groups, and periods of x
-    const PackedRowsOperands<S> in(self);
-    const uint32_t groups = in.groups;
-    float terms[ROWS * MOST_ROW_GROUPS + 8];
-    auto* const results = reinterpret_cast<float*>(self.operands[0].base);
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    // A kernel takes all rows of x for some rows of the weight, and then for the next ones.
-    constexpr uint32_t KEPT = 8;
-    static thread_local std::unique_ptr<PeriodicFactors<PER_BYTE, GROUP>> kept[KEPT];
-    auto& place = kept[reinterpret_cast<uintptr_t>(in.integers) / (groups * GROUP) % KEPT];
-    if (place == nullptr) {
-        place = std::make_unique<PeriodicFactors<PER_BYTE, GROUP>>();
-    }
-    PeriodicFactors<PER_BYTE, GROUP>& x = *place;
-    const bool known = x.Take(groups, in.integers, in.xScale, in.xSum);
-    const int64_t factorBytes = groups * sizeof(S);
-    const bool together = self.operands[1].stride == groups * GROUP / PER_BYTE &&
-                          self.operands[4].stride == factorBytes && (!OFFSET || self.operands[6].stride == factorBytes);
-#endif
-    for (uint32_t row = begin; row < end; row += ROWS) {
-        const uint32_t rows = std::min(ROWS, end - row);
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-        if (known && together) {
-            TermsOf<OFFSET>(x, in.Numbers(row), in.Scale(row), in.Offset(row), rows * groups, terms);
-        }
-        for (uint32_t r = 0; known && !together && r < rows; ++r) {
-            TermsOf<OFFSET>(x, in.Numbers(row + r), in.Scale(row + r), in.Offset(row + r), groups, terms + r * groups);
-        }
-#else
-        constexpr bool known = false;
-#endif
-        for (uint32_t r = 0; !known && r < rows; ++r) {
-            RowTerms<PER_BYTE, GROUP>(in, row + r, terms + r * groups);
-        }
-        SumRepeats(results + row, terms, groups, groups, rows);
-    }
-}
-
-// option: numbers of a group.
-template <uint32_t PER_BYTE>
-void RunPackedRows(const Instruction& self, uint32_t begin, uint32_t end)
-{
-    const auto run = [&](auto group, auto offset) {
-        constexpr uint32_t GROUP = decltype(group)::value;
-        constexpr bool OFFSET = decltype(offset)::value;
-        const bool isHalf = self.operands[4].extent == self.lanes * sizeof(half);
-        (isHalf ? RunPackedRowsOf<OFFSET, PER_BYTE, GROUP, half>
-                : RunPackedRowsOf<OFFSET, PER_BYTE, GROUP, float>)(self, begin, end);
-    };
-    const auto ofGroup = [&](auto group) {
-        self.operandCount > 5 ? run(group, std::true_type()) : run(group, std::false_type());
-    };
-    self.option == 16   ? ofGroup(std::integral_constant<uint32_t, 16>())
-    : self.option == 32 ? ofGroup(std::integral_constant<uint32_t, 32>())
-                        : ofGroup(std::integral_constant<uint32_t, 64>());
-}
 
 }  // namespace HOST_ISA
 }  // namespace host

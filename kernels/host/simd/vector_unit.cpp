@@ -18,9 +18,7 @@
 #include "simd/few_rows_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/movement_unit.h"
-#include "simd/packed_integers_unit.h"
 #include "simd/packed_products_unit.h"
-#include "simd/packed_rows_unit.h"
 #include "simd/panels_unit.h"
 #include "simd/reductions_unit.h"
 #include "simd/simd.h"
@@ -169,12 +167,6 @@ const VectorUnit& Table(const char* name)
         const auto add = [&unit](Opcode opcode, ElementType from, RunFn run, Layout layout = Layout::CONTIGUOUS) {
             unit.runs[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(from)][static_cast<uint32_t>(layout)] = run;
         };
-        add(Opcode::PACKED_DOTS, ElementType::INT8, RunPackedDots<1>);
-        add(Opcode::PACKED_DOTS, ElementType::INT4, RunPackedDots<2>);
-        add(Opcode::PACKED_INTEGERS, ElementType::INT8, RunPackedIntegers<1>);
-        add(Opcode::PACKED_INTEGERS, ElementType::INT4, RunPackedIntegers<2>);
-        add(Opcode::PACKED_ROWS, ElementType::INT8, RunPackedRows<1>);
-        add(Opcode::PACKED_ROWS, ElementType::INT4, RunPackedRows<2>);
         add(Opcode::REDUCE_SUM, ElementType::FLOAT, RunReduceSum);
         add(Opcode::REDUCE_MAX, ElementType::FLOAT, RunReduceMax);
         // Two of 16 bits are the bits of a float; where there is an odd number, they are not.
@@ -201,11 +193,13 @@ const VectorUnit& Table(const char* name)
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
         unit.multiplyIntegers = MultiplyIntegers;
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
         unit.roundRows = RoundRows;
-        unit.multipliesPackedBytes = MULTIPLIES_PACKED_BYTES;
-        unit.multiplyPacked = MultiplyPacked;
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+        unit.takesBlocks = true;
 #endif
+        unit.multiplyPacked[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyPacked<float>;
+        unit.multiplyPacked[static_cast<uint32_t>(ElementType::HALF)] = MultiplyPacked<half>;
+        unit.multiplyPacked[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyPacked<bfloat16_t>;
         unit.packPanel[static_cast<uint32_t>(ElementType::FLOAT)] = PackPanel<float>;
         unit.packPanel[static_cast<uint32_t>(ElementType::HALF)] = PackPanel<half>;
         unit.packPanel[static_cast<uint32_t>(ElementType::BFLOAT16)] = PackPanel<bfloat16_t>;

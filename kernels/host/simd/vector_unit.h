@@ -88,16 +88,17 @@ struct IntegerProduct {
 struct RoundedRows {
     static constexpr uint32_t ROWS_OF_BLOCK = 8;
     static constexpr uint32_t NUMBERS_OF_UNIT = 16;
+    static constexpr uint32_t MOST_FLOAT_ROWS = 4;  // that stay floats
 
     uint32_t m;
     uint32_t k;
     uint32_t group;
     uint32_t groups;   // of a row
     uint32_t perByte;  // numbers of the weight: 1 or 2
-    bool inBlocks;     // else there is one row
-    int8_t* integers;
+    bool inBlocks;
+    int8_t* integers;  // or null: x stays in floats
     float* scale;
-    float* sums;      // of a group's integers, times its scale
+    float* sums;      // of a group's integers, times its scale; or of its floats
     int32_t* shifts;  // what sums of products with the weight's numbers begin with
 
     uint32_t BlockRows() const { return inBlocks ? ROWS_OF_BLOCK : 1; }
@@ -118,7 +119,7 @@ struct PackedProduct {
     RoundedRows x;
     uint32_t n;
     uint32_t parts;
-    bool halfFactors;  // scale and offset are half, or float
+    const float* floats;  // x, if it is not rounded
     const int8_t* weight;
     const void* scale;
     const void* offset;  // or null
@@ -154,10 +155,10 @@ struct VectorUnit {
     }
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);  // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
-    // Rounds rows [begin, end) of x, and makes such columns of y. Null where the vector unit has none.
+    // Rounds rows [begin, end) of x, and makes such columns of y, by the type of scale and offset.
     void (*roundRows)(const RoundedRows& rounded, const float* x, uint32_t begin, uint32_t end);
-    bool multipliesPackedBytes;  // numbers of 8 bits, too
-    void (*multiplyPacked)(const PackedProduct& product, uint32_t begin, uint32_t end);
+    bool takesBlocks;  // of rounded rows
+    void (*multiplyPacked[TYPES])(const PackedProduct& product, uint32_t begin, uint32_t end);
     void (*packPanel[TYPES])(const Panel& panel);  // by the type of what it is made of
     // By the type of the result, and of what is not packed. False: an index is too large, and nothing was read by any.
     bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);

@@ -160,3 +160,16 @@ def test_counter_mode():
     )
     assert np.array_equal(memory.get(0, 200, "bfloat16"), values.astype(STORAGE["bfloat16"]))
     assert np.isnan(memory.get(400, 8, "bfloat16").astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("count", [2, 16, 62, 64, 200, 1030])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_packed_numbers(bits, count):
+    """Numbers of 8 and 4 bits become half: of a byte the lower four bits first."""
+    numbers = np.random.default_rng(count).integers(-128, 128, count * bits // 8).astype(np.int8)
+    memory = Memory(UB_BYTES).put(SRC, numbers)
+    memory.run(("cast_numbers", bits, DST, SRC, count))
+    wide = numbers.astype(np.int64)
+    expected = wide if bits == 8 else np.stack([(wide + 8 & 15) - 8, (wide >> 4 & 15 ^ 8) - 8], -1).ravel()
+    np.testing.assert_array_equal(memory.get(DST, count, "float16").astype(np.int64), expected)
+    assert (memory.get(DST + 2 * count, 16, "int8") == -1).all()  # nothing behind the tail
