@@ -27,3 +27,8 @@ def renamed_argument(old: str, new: str) -> Callable[[Callable[..., Any]], Calla
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     """Say that a name has changed. `stacklevel`: 2 is the caller of this function."""
     warnings.warn(f"{old} is now called {new}; the old name goes with release 0.3", DeprecationWarning, stacklevel)
+
+
+def warn_needless(name: str, reason: str, stacklevel: int = 3) -> None:
+    """Say that a name has no effect any more. `stacklevel`: 2 is the caller of this function."""
+    warnings.warn(f"{name} has no effect: {reason}; it goes with release 0.3", DeprecationWarning, stacklevel)

@@ -27,6 +27,8 @@ from ms_ascend_ops.export.passes.simplify import fold_products, simplify, tidy
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
 
+from ms_ascend_ops.deprecation import warn_needless
+
 __all__ = ["optimize_mindir", "verify_mindir"]
 
 
@@ -43,6 +45,7 @@ def optimize_mindir(
     *,
     level: str = "O2",
     patterns: Sequence[Row] = PATTERNS,
+    join_products: bool | None = None,
 ) -> Report:
     """Write a copy of a MindIR file in which fused operators stand where their formulas stood.
 
@@ -51,6 +54,7 @@ def optimize_mindir(
         output: where to write, not `source` itself; files with the parameters of a large network are copied beside it.
         level: as in `optimize`.
         patterns: what to look for.
+        join_products: without effect, until release 0.3: `load` does so on a CPU.
 
     Returns:
         A report that prints as a table.
@@ -59,6 +63,8 @@ def optimize_mindir(
         FileNotFoundError: there is no such file.
         ValueError: it is no MindIR, it is cut short, `level` is none, or `output` is `source`.
     """
+    if join_products is not None:
+        warn_needless("optimize_mindir: join_products", "`load` joins products on a CPU")
     check_level(level, "optimize_mindir")
     path, target = Path(source), Path(output)
     if not path.is_file():

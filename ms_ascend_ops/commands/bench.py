@@ -137,7 +137,7 @@ def bench(
 
 
 def _cases(ops: list[str], rows: bool, shapes: list[tuple[int, ...]], dtypes: list[str], console: Any) -> list[Any]:
-    """What is to be measured."""
+    """Return the cases to measure."""
     from ms_ascend_ops.benchmarks.rows import rows_of_every_kind
     from ms_ascend_ops.samples.cases import all_cases
     from ms_ascend_ops.samples.operators import names, operator, unmeasured

@@ -25,6 +25,7 @@ __all__ = ["optimize"]
     default="O2",
     help="O0 nothing, O1 exact replacements, O2 also rounding elsewhere in half precision, O3 also several layers.",
 )
+@click.option("--join-products", is_flag=True, hidden=True)  # of release 0.2
 @click.option("--report", "page", type=click.Path(path_type=Path), help="Write the report here, as a web page.")
 @click.option(
     "--verify", is_flag=True, help="Run both files on random inputs and compare; needs kernels for all operators here."
@@ -32,7 +33,9 @@ __all__ = ["optimize"]
 @click.option(
     "--atc", is_flag=True, help="ONNX: write a file that CANN's atc reads. It names the domain of every node."
 )
-def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool, atc: bool) -> None:
+def optimize(
+    network: Path, output: Path | None, level: str, join_products: bool, page: Path | None, verify: bool, atc: bool
+) -> None:
     """Find the places for fused operators in NETWORK, and write a file that has them there.
 
     NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
@@ -42,6 +45,8 @@ def optimize(network: Path, output: Path | None, level: str, page: Path | None, 
     """
     from ms_ascend_ops.export.reports.page import write_page
 
+    if join_products:
+        click.echo("--join-products has no effect: `load` joins products on a CPU; it goes with release 0.3", err=True)
     is_onnx = network.suffix == ".onnx"
     target = output or network.with_suffix(f".fused{network.suffix if is_onnx else '.mindir'}")
     if is_onnx:

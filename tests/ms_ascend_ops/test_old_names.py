@@ -4,10 +4,12 @@ import mindspore as ms
 import numpy as np
 import onnxruntime
 import pytest
+from click.testing import CliRunner
 from mindspore import Tensor, nn
 from onnx import checker, helper
 
-from ms_ascend_ops import _C, AddRMSNorm, RMSNorm, export_mindir, load, onnx, ops
+from ms_ascend_ops import _C, AddRMSNorm, RMSNorm, export_mindir, load, onnx, ops, optimize_mindir
+from ms_ascend_ops.__main__ import main
 from tests.export.mindir import change
 from tests.modes import Caller
 from tests.onnx.models import model
@@ -48,6 +50,16 @@ def test_own_angles(mode):
             close(Rotation()(Tensor(X), Tensor(COS), Tensor(SIN)).asnumpy(), ROTATED)
     finally:
         ms.set_context(mode=before)
+
+
+def test_products_are_joined_by_load(tmp_path):
+    file = export_mindir(RMSNorm(8), Tensor(ROWS), path=tmp_path / "norm")
+    with pytest.warns(DeprecationWarning, match="join_products has no effect"):
+        optimize_mindir(file, tmp_path / "fused.mindir", join_products=True)
+    close(load(tmp_path / "fused.mindir")(ROWS), rms_norm.forward(ROWS.astype(np.float64), np.ones(8), 1e-6)[0])
+    run = CliRunner().invoke(main, ["optimize", str(file), "--join-products"])
+    assert run.exit_code == 0
+    assert "--join-products has no effect" in run.stderr
 
 
 def test_own_angles_of_the_other_functions():
