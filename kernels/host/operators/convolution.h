@@ -1,6 +1,6 @@
 /*!
  * Convolutions in two dims as oneDNN's primitives for the whole operator. They answer in the place of a kernel where
- * they are ahead of it (the table in convolution.cpp), in the fast build; the kernel is the reference.
+ * they are ahead of it (the table in convolution_choice.cpp), in the fast build; the kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_H
