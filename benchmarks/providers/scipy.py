@@ -14,7 +14,7 @@ __all__ = ["product"]
 
 
 def product(case: Case, threads: int) -> Prepared:
-    """What is made once, as a sparse matrix, is not timed."""
+    """Prepare a call; a sparse matrix is made once, outside the time."""
     if case.operator.scipy is None:
         raise ValueError("no composition for SciPy")
     if case.gradient or case.dtype != "float32":

@@ -35,7 +35,7 @@ __all__ = ["optimize_mindir", "verify_mindir"]
 # Operators that are looked for before the others.
 _FIRST = frozenset({"flash_attention"})
 
-# Of products, those of gates and heads are joined here, and those next to operators where a CPU loads the file.
+# Products of gates and heads are joined here; `load` joins those next to operators, on a CPU.
 _APART = frozenset({"linear layer"})
 
 

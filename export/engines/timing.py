@@ -65,7 +65,7 @@ def slower(found: Found) -> str:
     x, weight = found.inputs[:2]
     keywords = found.fused.keywords or {}
     settings = {name: keywords[name] for name in ("stride", "padding", "dilation", "groups", "data_format")}
-    # What is behind a convolution with a norm is ours, whoever computes the convolution.
+    # The norm behind a convolution is ours, whoever computes the convolution: only that one is timed.
     activation = keywords["activation"] if found.fused.op == "conv2d" else "none"
     if x.shape is None or weight.shape is None or min(*x.shape[1:], *weight.shape) < 1:
         return ""  # sizes that are open

@@ -41,7 +41,7 @@ class Speed:
 
 
 class Engine(Protocol):
-    """Is measured by `compare`."""
+    """Takes the steps that `measured` times."""
 
     batch: int  # sequences that get tokens together
 

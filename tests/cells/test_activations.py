@@ -36,6 +36,7 @@ def test_the_layer_is_the_function(mode, layer, function, count):
 
 @pytest.mark.parametrize("arguments", [(), (True,), (False,)])
 def test_gelu_takes_the_argument_of_the_stock_layer(arguments):
+    """Within the error of its tanh and erf in float32, of results up to 3; the two formulas are 4e-4 apart."""
     x = tensor(np.linspace(-3, 3, 61), "float32")
     assert_close(numpy(GELU(*arguments)(x)), numpy(nn.GELU(*arguments)(x)), rtol=0, atol=1e-6)
 

@@ -324,7 +324,7 @@ class ExpSiluMLP(SeparateMLP):
         return self.down_proj(gate / (1 + ops.exp(-gate)) * self.up_proj(x))
 
 
-class Turn(nn.Cell):
+class Rotary(nn.Cell):
     """A rotary embedding that makes its tables from positions."""
 
     def __init__(self, size=8):
@@ -335,7 +335,7 @@ class Turn(nn.Cell):
         return positions.expand_dims(1) * self.frequencies
 
 
-class TurnRepeated(Turn):
+class RotaryRepeated(Rotary):
     """GLM and Cohere: neighbours belong together, tables by repeat_interleave."""
 
     def construct(self, x, positions):
@@ -344,7 +344,7 @@ class TurnRepeated(Turn):
         return x * cos + rotate_pairs(x) * sin
 
 
-class TurnUnbound(Turn):
+class RotaryUnbound(Rotary):
     """Flux: pairs by reshape and unbind, put together by stack."""
 
     def construct(self, x, positions):
@@ -355,7 +355,7 @@ class TurnUnbound(Turn):
         return x * ops.cos(angles) + rotated * ops.sin(angles)
 
 
-class TurnPacked(Turn):
+class RotaryPacked(Rotary):
     """Phi-3: both tables travel in one tensor."""
 
     def construct(self, x, positions):
@@ -365,7 +365,7 @@ class TurnPacked(Turn):
         return x * cos + rotate_half(x) * sin
 
 
-class TurnTiled(Turn):
+class RotaryTiled(Rotary):
     def construct(self, x, positions):
         angles = ops.tile(self.angles(positions), (1, 2))
         return x * ops.cos(angles) + rotate_half(x) * ops.sin(angles)

@@ -133,7 +133,7 @@ class Gate(Formula):
         return self.function(gate, up)
 
 
-class Turn(Formula):
+class Rotary(Formula):
     def construct(self, x, cos, sin):
         return self.function(x, cos, sin)
 
@@ -194,8 +194,8 @@ CELLS = [
     (Weighted(weight_as_difference), *NORM),
     *((Scores(f), *STANDARD) for f in (without_scale, with_ones)),
     *((Gate(f), *GATED) for f in (quotient_by_exp, factor_by_exp, tanh_of_half)),
-    *((Turn(f), *ROTARY) for f in (subtracted, times_minus_one, parted, with_half_tables)),
-    (Turn(neighbours), "rotary embedding", [X, *TABLES], turned(X, interleave=True)),
+    *((Rotary(f), *ROTARY) for f in (subtracted, times_minus_one, parted, with_half_tables)),
+    (Rotary(neighbours), "rotary embedding", [X, *TABLES], turned(X, interleave=True)),
     (SwapTransposed(None, SWAP.T), *ROTARY),
     (SwapRepeated(None, SWAP), *ROTARY),
     (SwapOfALinearLayer(None, SWAP.T), *ROTARY),
@@ -237,7 +237,7 @@ def other_sum(x):
 
 
 def test_spellings():
-    almost = [(Turn(opposite), [X, *TABLES]), (Scores(other_sum), [X])]
+    almost = [(Rotary(opposite), [X, *TABLES]), (Scores(other_sum), [X])]
     cells = [*(cell for cell, *_ in CELLS), *(cell for cell, _ in almost)]
     given = [[tensor(value, "float32") for value in one[-1]] for one in [row[:3] for row in CELLS] + almost]
     inputs = [value for some in given for value in some]

@@ -20,7 +20,7 @@ double OperationsOf(const Convolution& c)
 
 }  // namespace
 
-// How tensors lie in memory for the library's kernel, which brings them there and back: what was the fastest of all
+// Says how tensors lie in memory for the library's kernel, which moves them there and back: what was fastest of all
 // formats, and another where the library has no kernel for that; none where the kernel is faster. NCHW with all that,
 // one thread of a Zen 4, milliseconds: float32 held to AVX2, float32 and bfloat16 with AVX-512; the kernel in brackets.
 //     2x64x56x56, 3x3:        y 4.3 4.9 2.3 (5.7 5.7 3.4), dx 4.3 4.2 2.2, dweight 5.2 4.7 2.9 (5.2 5.3 2.9)

@@ -1,5 +1,5 @@
 /*!
- * Which of the library's implementations of a convolution are ahead of the kernel, and in which formats of tensors.
+ * Says which of the library's implementations of a convolution are ahead of the kernel, and with which formats.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_CHOICE_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_CHOICE_H
@@ -27,11 +27,11 @@ struct Choice {
 std::vector<Choice> ChoicesOf(const Convolution& c);
 // Returns true if the implementation of that name is ahead of the kernel.
 bool IsAhead(const Convolution& c, std::string_view implementation);
-// Threads that the library is told of: for each 8 million operations one, about a tenth of a millisecond, and a power
-// of two, which threads share evenly. Smaller shares cost up to a tenth.
+// Returns how many threads the library is told of: for each 8 million operations one, about a tenth of a millisecond,
+// and a power of two, which threads share evenly. Smaller shares cost up to a tenth.
 int SharesOf(const Convolution& c);
-// Positions whose products the library adds up one after the other. The sums of bfloat16 that it makes in one go are
-// off by less than their rounding.
+// Returns for how many positions the library adds products up one after the other. The sums of bfloat16 that it makes
+// in one go are off by less than their rounding.
 int64_t MostPositions(DataType type);
 
 }  // namespace convolutions

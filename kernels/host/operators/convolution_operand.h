@@ -1,5 +1,5 @@
 /*!
- * What a primitive reads and writes: the caller's tensor, converted to floats and reordered where that is needed.
+ * A primitive reads and writes these: the caller's tensor, converted to floats and reordered where that is needed.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_OPERAND_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_OPERAND_H
@@ -63,7 +63,7 @@ public:
 
     // Takes memory behind `bytes` where they move.
     bool Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t& bytes);
-    // Before the primitive runs, and after it.
+    // Called before the primitive runs, and after it.
     bool Begin(State& state, char* plain) const;
     bool End(State& state) const;
 

@@ -26,9 +26,9 @@ public:
     size_t bytes = 0;  // of the state's memory
 };
 
-// Makes that of y, or of the gradient of x. Null: the kernel answers.
+// Makes the plan of y, or of the gradient of x. Null: the kernel answers.
 std::unique_ptr<Plan> MakeImagePlan(const Convolution& c);
-// Makes that of the gradients of weight and bias. Null: the kernel answers.
+// Makes the plan of the gradients of weight and bias. Null: the kernel answers.
 std::unique_ptr<Plan> MakeWeightPlan(const Convolution& c);
 
 }  // namespace convolutions

@@ -2,7 +2,7 @@
  * Products of rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
  * vector_unit.cpp only.
  *
- * Of integers, a lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight
+ * With integers a lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight
  * as a vector has lanes, is transposed by fours of numbers and unpacked into bytes, which stay in the cache for all
  * rows of x. Four numbers of a row of x are then the same in each lane. Numbers of 4 bits become 0 to 15, those of 8
  * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): what is too much is one sum of the row

@@ -315,7 +315,7 @@ class InMethods(nn.Cell):
         return self._weights(x.reshape((batch * rows, 6))).reshape((batch, rows, 6))
 
 
-class Turned(nn.Cell):
+class Rotary(nn.Cell):
     """A rotation by a product with a matrix, tables in a tuple."""
 
     def construct(self, x, tables):
@@ -341,7 +341,7 @@ def test_tables_in_a_tuple_and_a_rotation_by_a_matrix():
     class Net(nn.Cell):
         def __init__(self):
             super().__init__()
-            self.turn = Turned()
+            self.turn = Rotary()
             self.matrix = Tensor(np.kron([[0, 1], [-1, 0]], np.eye(4)).astype(np.float32))
 
         def construct(self, x, cos, sin):

@@ -169,7 +169,7 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
 IMAGE, ROWS, HEADS, ONE, PLACES = (2, HIDDEN, 4, 3), (2, 3, HIDDEN), (2, 3, 5, 8), np.float32([7]), np.arange(5.0)
 
 
-class TurnInFront(spellings.Turn):
+class RotaryInFront(spellings.Rotary):
     """With the heads in front of the positions."""
 
     axis = 1
@@ -181,11 +181,11 @@ class TurnInFront(spellings.Turn):
         return x * cos + spellings.rotate_half(x) * sin
 
 
-class TurnBehind(TurnInFront):
+class RotaryBehind(RotaryInFront):
     axis = 2
 
 
-class TurnPackedImages(spellings.Turn):
+class RotaryPackedImages(spellings.Rotary):
     """As vision encoders have them: there is no batch, and the tables hold each angle twice."""
 
     def construct(self, x, positions):
@@ -195,7 +195,7 @@ class TurnPackedImages(spellings.Turn):
         return x * cos + spellings.rotate_half(x) * sin
 
 
-class TurnMixed(spellings.Turn):
+class RotaryMixed(spellings.Rotary):
     """Equal halves are not equal neighbours."""
 
     def construct(self, x, positions):
@@ -214,17 +214,17 @@ TOGETHER = [
     # An activation is part of it where nobody else takes what comes before.
     (spellings.PreActivation("normed"), IMAGE, None, "GroupNorm: 4 groups, eps 1e-05"),
     (spellings.PreActivation("activated"), IMAGE, None, "GroupNorm + ReLU: 4 groups, eps 1e-05"),
-    (spellings.TurnRepeated(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
-    (spellings.TurnUnbound(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
-    (spellings.TurnPacked(), HEADS, PLACES, "rotary embedding: half, BNSD"),
-    (spellings.TurnTiled(), HEADS, PLACES, "rotary embedding: half, BNSD"),
+    (spellings.RotaryRepeated(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
+    (spellings.RotaryUnbound(), HEADS, PLACES, "rotary embedding: interleave, BNSD"),
+    (spellings.RotaryPacked(), HEADS, PLACES, "rotary embedding: half, BNSD"),
+    (spellings.RotaryTiled(), HEADS, PLACES, "rotary embedding: half, BNSD"),
     # As in decoding: cos and sin have one row, and do not tell where the positions are.
-    (TurnInFront(), (2, 3, 1, 8), ONE, "rotary embedding: half, BNSD"),
-    (TurnBehind(), (2, 1, 3, 8), ONE, "rotary embedding: half, BSND"),
-    (TurnInFront(), (2, 1, 3, 8), ONE, None),  # three positions, or one head in front of one position
-    (TurnBehind(), (2, 3, 1, 8), ONE, None),
-    (TurnPackedImages(), (5, 3, 8), PLACES, "rotary embedding: half, SND"),
-    (TurnMixed(), HEADS, PLACES, "rotary embedding: interleave, BNSD, tables as they are"),
+    (RotaryInFront(), (2, 3, 1, 8), ONE, "rotary embedding: half, BNSD"),
+    (RotaryBehind(), (2, 1, 3, 8), ONE, "rotary embedding: half, BSND"),
+    (RotaryInFront(), (2, 1, 3, 8), ONE, None),  # three positions, or one head in front of one position
+    (RotaryBehind(), (2, 3, 1, 8), ONE, None),
+    (RotaryPackedImages(), (5, 3, 8), PLACES, "rotary embedding: half, SND"),
+    (RotaryMixed(), HEADS, PLACES, "rotary embedding: interleave, BNSD, tables as they are"),
 ]
 
 
@@ -240,18 +240,19 @@ def test_norms_and_rotary_embeddings(tmp_path):
     found = sorted(f"{e.pattern}: {e.text}" for e in entries if e.replaced)
     assert found == sorted(text for text in texts if text)
     assert "it normalizes over other axes than those of a group" in [e.text for e in entries if not e.replaced]
+    # Sums in another order, in float32: accuracy itself is tested with the kernels.
     for net, some, result in zip(nets, given, load(tmp_path / "fused.mindir")(*inputs), strict=True):
         assert_close(numpy(result), numpy(net(*some)), atol=1e-5, err_msg=type(net).__name__)
 
 
 def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
-    class Turn(spellings.Turn):
+    class Rotary(spellings.Rotary):
         def construct(self, x, positions):
             angles = mint.repeat_interleave(self.angles(positions), 2, -1)
             return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
 
     heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
-    stock = export_mindir(Turn(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    stock = export_mindir(Rotary(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
     (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
     assert (entry.pattern, entry.text) == ("rotary embedding", "interleave, BNSD")
 
@@ -263,16 +264,16 @@ def test_places_without_a_parameter_are_named_after_the_layer_before(x, tmp_path
 
 
 def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
-    class Turn(nn.Cell):
+    class Rotary(nn.Cell):
         def construct(self, x, cos, sin):
             return x * cos + spellings.rotate_half(x) * sin
 
     random = np.random.default_rng(0)
     inputs = [tensor(draw(random, shape), "float32") for shape in ((2, 3, 5, 8), (5, 8), (5, 8))]
-    stock = export_mindir(Turn(), *inputs, path=tmp_path / "stock")
+    stock = export_mindir(Rotary(), *inputs, path=tmp_path / "stock")
     (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").replaced
     assert entry.text == "half, BNSD, tables as they are"
-    assert_close(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(Turn()(*inputs)), atol=1e-5)
+    assert_close(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(Rotary()(*inputs)), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_layers_that_stay(tmp_path):
     assert products[0] == products[1]
 
 
-class Turning(Attention):
+class Rotary(Attention):
     """Queries and keys are rotated before they meet; the tables are those of all positions."""
 
     rotated = ("q", "k")
@@ -181,7 +181,7 @@ class Turning(Attention):
         return self.mix(self.turn(q, self.tables(x)), self.turn(k, self.tables(x)), v)
 
 
-class Values(Turning):
+class Values(Rotary):
     """Values have a second user."""
 
     def construct(self, x):
@@ -200,10 +200,10 @@ def rotary_operators(path):
 @pytest.mark.parametrize(
     ("networks", "open_axes"),
     [
-        ((Turning, lambda: Turning(mode="interleave")), ()),
-        ((Turning,), (0, 1)),
-        ((lambda: Turning((3, 3, 3)),), (0,)),
-        ((lambda: Turning(own_tables=True), Values), (1,)),
+        ((Rotary, lambda: Rotary(mode="interleave")), ()),
+        ((Rotary,), (0, 1)),
+        ((lambda: Rotary((3, 3, 3)),), (0,)),
+        ((lambda: Rotary(own_tables=True), Values), (1,)),
     ],
     ids=["pairs", "unknown batch and length", "alike", "own tables and values used twice"],
 )
@@ -226,7 +226,7 @@ def test_heads_and_rotary_embedding_by_one_operator(networks, open_axes, tmp_pat
     ]
 
 
-class KeysFirst(Turning):
+class KeysFirst(Rotary):
     """The keys are there before the queries, and the values before both."""
 
     def construct(self, x):
@@ -241,33 +241,33 @@ def test_the_order_of_the_layers_does_not_matter(tmp_path):
     assert rotary_operators(tmp_path / "fused.mindir") == (["QkvRotaryEmbedding"], 0)
 
 
-class TwoTables(Turning):
+class TwoTables(Rotary):
     def construct(self, x):
         q, k, v = self.heads_of(x)
         return self.mix(self.turn(q, self.tables(x)), self.turn(k, self.tables(x, 3)), v)
 
 
-class KeysOnly(Turning):
+class KeysOnly(Rotary):
     def construct(self, x):
         q, k, v = self.heads_of(x)
         return self.mix(q, self.turn(k, self.tables(x)), v)
 
 
-class AllThree(Turning):
+class AllThree(Rotary):
     def construct(self, x):
         q, k, v = self.heads_of(x)
         tables = self.tables(x)
         return self.mix(self.turn(q, tables), self.turn(k, tables), self.turn(v, tables))
 
 
-class NoValues(Turning):
+class NoValues(Rotary):
     def construct(self, x):
         tables = self.tables(x)
         q, k = self.turn(self.split(x, self.q_proj, 0), tables), self.turn(self.split(x, self.k_proj, 1), tables)
         return self.mix(q, k, k)
 
 
-class Seen(Turning):
+class Seen(Rotary):
     """The queries are used as they are, too."""
 
     def construct(self, x):
@@ -276,7 +276,7 @@ class Seen(Turning):
         return self.mix(self.turn(q, tables), self.turn(k, tables), v), q + 1
 
 
-class OfValues(Turning):
+class OfValues(Rotary):
     """The angles are made of the values: nothing can give both at once."""
 
     def construct(self, x):
