@@ -66,6 +66,15 @@ class Clock:
             self._rows.append(row | {"args": arguments})
         return round(us * 1e3)
 
+    @property
+    def has_predictions(self) -> bool:
+        """Tell whether kernels' times are predicted from their instructions: the library is the traced build."""
+        return self._library is not None
+
+    def is_known(self, call: bytes) -> bool:
+        """Tell whether a launch equal to this one was predicted, so that no trace of this one is needed."""
+        return self._launch(read_call(call)[1]) in self._known
+
     def write(self, path: Path) -> None:
         """Write the trace, for chrome://tracing and ui.perfetto.dev."""
         name = f"device {self._device}, {self._chip.name}: predicted times"
@@ -102,12 +111,17 @@ class Clock:
         if self._library is None:
             us = self._chip.launch_us + self._memory_us(count)
             return values[0], us, _arguments("ours", "bytes", "HBM", count)
-        key = (*values[:5], tuple((tensor.code, tensor.shape) for tensor in tensors))
+        key = self._launch(values)
         if key not in self._known:
             predicted = predict(last_trace(self._library), self._chip)[0]
             self._known[key] = predicted.us, predicted.bound_by
         us, bound = self._known[key]
         return values[0], us, _arguments("ours", "the kernel's instructions", bound, count)
+
+    def _launch(self, values: list[Any]) -> Any:
+        """Return what launches have in common that take the same time: kernel, tiling, and the shapes of tensors."""
+        tensors = [tensor for value in values for tensor in tensors_of(value)]
+        return (*values[:5], tuple((tensor.code, tensor.shape) for tensor in tensors))
 
     def _transfer(self, what: str, count: int) -> tuple[str, float, dict[str, Any]]:
         if what == _HOST_COPY:

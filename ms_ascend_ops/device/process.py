@@ -30,20 +30,25 @@ _OPERATOR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, cty
 _PREDICTOR = ctypes.CFUNCTYPE(
     ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
 )
+_RECALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def main(arguments: list[str]) -> int:
     """Be the device whose number is the first argument until the program ends."""
     device, kernels = int(arguments[0]), Path(arguments[1])
-    if kernels.resolve() == library.LIBRARY:
-        library.load_products()  # the same that a CPU has
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which ends this process
     trace = os.environ.get("MS_ASCEND_EMULATED_TRACE", "")
     clock = _clock(device, kernels) if trace else None
+    # The traced build counts instructions, and takes its time: what is known already runs in the fast one.
+    fast = library.LIBRARY if clock is not None and clock.has_predictions and library.LIBRARY.is_file() else None
+    if library.LIBRARY in (kernels.resolve(), fast):
+        library.load_products()  # the same that a CPU has
     engine = ctypes.CDLL(str(_LIBRARIES / "libms_ascend_device.so"))
     run, predict = _OPERATOR(_run_operator), _PREDICTOR(_predictor(clock)) if clock else _PREDICTOR()
+    recall = _RECALL(_recall(clock)) if clock else _RECALL()
     error = ctypes.create_string_buffer(2048)
-    if engine.MsAscendEngineStart(device, str(kernels).encode(), run, predict, error, ctypes.sizeof(error)):
+    names = str(kernels).encode(), None if fast is None else str(fast).encode()
+    if engine.MsAscendEngineStart(device, *names, run, predict, recall, error, ctypes.sizeof(error)):
         sys.stderr.write(f"ms_ascend_ops: device {device} cannot start: {error.value.decode(errors='replace')}\n")
         return 1
     _watch_memory(engine)
@@ -109,6 +114,10 @@ def _predictor(clock: Clock) -> Callable[[int, bytes, int | None, int, int], int
             return 0
 
     return predict
+
+
+def _recall(clock: Clock) -> Callable[[int, int], int]:
+    return lambda call, size: int(clock.is_known(ctypes.string_at(call, size)))
 
 
 def _trace_path(path: Path, device: int) -> Path:

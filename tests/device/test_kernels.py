@@ -24,11 +24,14 @@ def kernel(name, address=source):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that kernels.c makes."""
-    path = tmp_path_factory.mktemp("kernels") / "libkernels.so"
+    return build(tmp_path_factory.mktemp("kernels") / "libkernels.so")
+
+
+def build(path: Path, *options: str) -> Path:
     source = Path(__file__).with_name("kernels.c")
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler
-    subprocess.run([compiler, "-shared", "-fPIC", "-I", ROOT / "kernels", source, "-o", path], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", *options, "-I", ROOT / "kernels", source, "-o", path], check=True)
     return path
 
 
@@ -57,6 +60,19 @@ tell(lambda: kernel("Abort", source))
         "aclrtSynchronizeStream returned 507035: device 0: Break: kernels.c:12: breaks the rule gm-bounds"
     )
     assert fault == "aclrtSynchronizeStream returned 507035: device 0: Abort ended in Aborted"
+
+
+def test_a_launch_whose_time_is_known_runs_in_the_fast_build(tmp_path: Path):
+    """The installed library is the fast build. It has no kernel of this name, and says so."""
+    code = """
+kernel("AddOne")
+print(acl.get(target, x))
+tell(lambda: kernel("AddOne"))
+"""
+    traced = build(tmp_path / "libtraced.so", "-DTRACED")
+    first, again = run(traced, code, MS_ASCEND_EMULATED_TRACE=str(tmp_path / "trace.json"))
+    assert first == "[1. 2. 3. 4. 5.]"
+    assert again == "aclrtSynchronizeStream returned 507035: AddOne: the library has no kernel AddOne"
 
 
 def test_kernel_reads_memory_that_nobody_wrote(library: Path):

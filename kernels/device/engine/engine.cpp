@@ -97,9 +97,11 @@ using namespace ms_ascend_ops::device;
 
 extern "C" {
 
-// Makes this process device `device` of the program that started it. Returns 0, or not and writes why.
-EXPORT int MsAscendEngineStart(uint32_t device, const char* kernels, MsAscendDeviceOperator run,
-                               MsAscendDevicePredictor predict, char* error, size_t errorBytes)
+// Makes this process device `device` of the program that started it. Returns 0, or not and writes why. `fast`: null, or
+// the library that runs launches whose times are known.
+EXPORT int MsAscendEngineStart(uint32_t device, const char* kernels, const char* fast, MsAscendDeviceOperator run,
+                               MsAscendDevicePredictor predict, MsAscendDeviceRecall isKnown, char* error,
+                               size_t errorBytes)
 {
     Engine& engine = TheEngine();
     void* const session = mmap(nullptr, sizeof(Session), PROT_READ | PROT_WRITE, MAP_SHARED, SESSION_FILE, 0);
@@ -111,6 +113,7 @@ EXPORT int MsAscendEngineStart(uint32_t device, const char* kernels, MsAscendDev
     engine.session = static_cast<Session*>(session);
     engine.run = run;
     engine.predict = predict;
+    engine.isKnown = fast == nullptr ? nullptr : isKnown;
     for (int file = SOCKET_FILE; file < MEMORY_FILE + static_cast<int>(engine.session->deviceCount); ++file) {
         fcntl(file, F_SETFD, FD_CLOEXEC);
     }
@@ -121,7 +124,10 @@ EXPORT int MsAscendEngineStart(uint32_t device, const char* kernels, MsAscendDev
             return 1;
         }
     }
-    const std::string reason = OpenKernels(kernels);
+    std::string reason = OpenKernels(kernels, Build::FIRST);
+    if (reason.empty() && fast != nullptr) {
+        reason = OpenKernels(fast, Build::FAST);
+    }
     if (!reason.empty()) {
         std::snprintf(error, errorBytes, "%s", reason.c_str());
         return 1;

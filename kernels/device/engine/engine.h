@@ -19,6 +19,9 @@ typedef int (*MsAscendDeviceOperator)(const void* call, size_t bytes, char* erro
 typedef uint64_t (*MsAscendDevicePredictor)(uint32_t stream, const char* what, const void* call, size_t bytes,
                                             uint64_t begin);
 
+// Tells whether what a launch takes is known from an equal one, so that the fast build may run it.
+typedef int (*MsAscendDeviceRecall)(const void* call, size_t bytes);
+
 }  // extern "C"
 
 namespace ms_ascend_ops {
@@ -29,6 +32,7 @@ struct Engine {
     Session* session = nullptr;
     MsAscendDeviceOperator run = nullptr;
     MsAscendDevicePredictor predict = nullptr;  // null: nobody wants times
+    MsAscendDeviceRecall isKnown = nullptr;     // null: there is no fast build beside the one that predicts
 
     DeviceSlot& Slot() const { return session->devices[device]; }
     StreamSlot& Stream(uint32_t number) const { return session->streams[number]; }
@@ -48,10 +52,12 @@ constexpr uint32_t LOST_HEARTBEAT = 507010;
 constexpr uint32_t AICORE_EXCEPTION = 507015;
 constexpr uint32_t VECTOR_CORE_EXCEPTION = 507035;
 
-// Opens the kernel library. Returns why it cannot be.
-std::string OpenKernels(const char* path);
+enum class Build { FIRST, FAST };
+
+// Opens a kernel library. Returns why it cannot be.
+std::string OpenKernels(const char* path, Build build);
 // Runs the call `kernel` (protocol/call.h).
-Failure RunKernel(const void* call, size_t bytes);
+Failure RunKernel(const void* call, size_t bytes, Build build);
 
 // From now on a fault of this process is noted in the device's slot before the process ends.
 void NoteFaults();

@@ -16,7 +16,7 @@ namespace ms_ascend_ops {
 namespace device {
 namespace {
 
-decltype(&MsAscendOpsRunEntry) runEntry = nullptr;
+decltype(&MsAscendOpsRunEntry) runEntry[2] = {};  // by Build
 bool hasHooks = false;
 
 // Called by the checked build: names the rule, the kernel's line and the values. The device ends, as after any fault.
@@ -69,22 +69,23 @@ uint64_t BytesOf(const TensorView& view)
 
 }  // namespace
 
-std::string OpenKernels(const char* path)
+std::string OpenKernels(const char* path, Build build)
 {
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         return dlerror();
     }
-    runEntry = reinterpret_cast<decltype(runEntry)>(dlsym(library, "MsAscendOpsRunEntry"));
+    auto& entry = runEntry[static_cast<int>(build)];
+    entry = reinterpret_cast<decltype(&MsAscendOpsRunEntry)>(dlsym(library, "MsAscendOpsRunEntry"));
     using SetHooks = void (*)(decltype(&EndByViolation), decltype(&CountWrittenAt), decltype(&NoteWrittenAt));
     if (const auto setHooks = reinterpret_cast<SetHooks>(dlsym(library, "MsAscendCheckSetHooks"))) {
         setHooks(EndByViolation, CountWrittenAt, NoteWrittenAt);
         hasHooks = true;
     }
-    return runEntry == nullptr ? std::string(path) + " has no kernels for the device (MsAscendOpsRunEntry)" : "";
+    return entry == nullptr ? std::string(path) + " has no kernels for the device (MsAscendOpsRunEntry)" : "";
 }
 
-Failure RunKernel(const void* call, size_t bytes)
+Failure RunKernel(const void* call, size_t bytes, Build build)
 {
     CallReader reader(call, bytes);
     const std::string opType(reader.String());
@@ -113,9 +114,9 @@ Failure RunKernel(const void* call, size_t bytes)
                       static_cast<int32_t>(view.shape.size())};
     }
     char error[TEXT_BYTES] = "";
-    const MsAscendStatus status =
-        runEntry(opType.c_str(), row, blockDim, tilingKey, tiling.data(), tiling.size(), tensors.data(),
-                 static_cast<int32_t>(tensors.size()), workspace, workspaceBytes, error, sizeof(error));
+    const MsAscendStatus status = runEntry[static_cast<int>(build)](
+        opType.c_str(), row, blockDim, tilingKey, tiling.data(), tiling.size(), tensors.data(),
+        static_cast<int32_t>(tensors.size()), workspace, workspaceBytes, error, sizeof(error));
     if (status == MS_ASCEND_OK && KeepsShadow() && !hasHooks) {
         for (size_t i = 0; i < views.size(); ++i) {
             NoteWrittenAt(tensors[i].data, BytesOf(views[i]));

@@ -129,12 +129,13 @@ private:
         slot_.running[length] = 0;
         Failure failure;
         if (name == "kernel") {
+            const bool known = TheEngine().isKnown != nullptr && TheEngine().isKnown(call, bytes) != 0;
             static std::mutex mutex;  // a prediction is that of the last launch
             std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
-            if (TheEngine().predict != nullptr) {
+            if (TheEngine().predict != nullptr && !known) {
                 lock.lock();
             }
-            failure = RunKernel(call, bytes);
+            failure = RunKernel(call, bytes, known ? Build::FAST : Build::FIRST);
             Spend("call", call, bytes);
         } else {
             char text[TEXT_BYTES] = "";
