@@ -53,6 +53,39 @@ def test_links_lead_to_files_and_headings(page):
     assert dead == []
 
 
+LONGEST_SENTENCE = 30  # words; a span of code is one
+
+
+def sentences(text):
+    """The sentences of a page, without code, tables, headings and the targets of links."""
+    text = re.sub(r"^ *```.*?^ *```|<!--.*?-->|^ *[|#].*?$", "\n", text, flags=re.M | re.S)
+    text = re.sub(r"`[^`]*`", "code", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", text):
+        yield from re.split(r"(?<=[.!?])[\"*)]*\s+", " ".join(paragraph.split()))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_sentences_are_short(page):
+    found = {
+        sentence: len(re.findall(r"\S*\w\S*", sentence)) for sentence in sentences(page.read_text(encoding="utf-8"))
+    }
+    assert {sentence: words for sentence, words in found.items() if words > LONGEST_SENTENCE} == {}
+
+
+def test_long_sentences_are_found():
+    page = (
+        "# A heading "
+        + "with words " * 20
+        + "\n\nShort. "
+        + "word " * 31
+        + "and `some code`.\n\n| "
+        + "cell " * 40
+        + "|\n"
+    )
+    assert [len(s.split()) > LONGEST_SENTENCE for s in sentences(page) if s] == [False, True]
+
+
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     pages = [page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"]
