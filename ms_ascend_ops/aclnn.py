@@ -41,7 +41,8 @@ FUNCTIONS = {
     "aclGetRecentErrMsg": ("libascendcl.so", "const char*", ()),
 }
 
-# Of CANN's enumerations: dtypes by our names, and the only layout of tensors that operators of this library have.
+# These are of CANN's enumerations: dtypes by our names, and the only layout of tensors that operators of this library
+# have.
 VALUES = {
     "float32": ("ACL_FLOAT", 0),
     "float16": ("ACL_FLOAT16", 1),
@@ -143,7 +144,7 @@ class Launch:
         self._workspace_bytes = 0  # of the last call
 
     def queued(self) -> Any:
-        """The same call as a `_C.QueuedLaunch`, which runs without Python. It has run: the workspace is known."""
+        """Return it as a `_C.QueuedLaunch`, which runs without Python. It has run: the workspace is known."""
         signature = self._operator.signature
         presence = {f"has_{t.name}": self._layouts[i] is not None for i, t in enumerate(signature.inputs)}
         callback = ctypes.CDLL(library_path())[f"{signature.aclnn_callback(presence)}GetWorkSpaceSize"]

@@ -19,11 +19,11 @@ __all__ = [
     "whole_gradient_of_x",
 ]
 
-# What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
+# MindSpore's C++ makes these of the name of a padding, in its primitive Conv2DPadding.
 PADDINGS = {1: "same", 2: "valid"}
 
-# Of the taps that reach every stride-th place of x: the first and how far apart they are; and the padding before and
-# behind of their convolution of dy.
+# A phase has the kernel offsets that reach every stride-th pixel of x: the first, and how far apart they are; and the
+# padding before and behind of their convolution of dy.
 Phase = tuple[int, int, int, int]
 
 

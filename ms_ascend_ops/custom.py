@@ -56,7 +56,7 @@ _REMEMBERED = 4096
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
 
-# How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
+# The registration information of an aclnn operator names an attribute's type so; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
@@ -88,7 +88,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._inputs = self.given if target == "CPU" else signature.npu_inputs(attributes)
         self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
-        # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
+        # A node takes these after its tensors: the functions of CANN take attributes so, the library does not.
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
         bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
@@ -249,7 +249,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
-        # As ms.constexpr does: the result is a constant of the graph.
+        # ms.constexpr does the same: the result is a constant of the graph.
         self.set_const_prim(True)
         self.add_prim_attr("constexpr_prim", True)
         self._operator = name

@@ -37,7 +37,7 @@ def _always() -> bool:
     return True
 
 
-# Whether the calls of this moment are to be differentiated.
+# Tells whether the calls of this moment are to be differentiated.
 recording: Callable[[], bool] = getattr(getattr(_EXECUTOR, "_executor", None), "requires_grad", _always)
 
 

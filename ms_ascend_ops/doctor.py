@@ -28,7 +28,7 @@ _BUILD_PACKAGE = "run `bash build.sh ascend --soc CHIP --install PATH` in the so
 _INSTALL_LLVM = "pip install 'llvmlite>=0.45,<0.51'"
 _NPU_DEVICES = "/dev/davinci[0-9]*"
 
-# What a new process finds out about the library: a crash of it is a finding, not the end of the examination.
+# A new process finds this out about the library: a crash of it is a finding, not the end of the examination.
 _TRY_LIBRARY = """
 import json
 import numpy as np

@@ -72,7 +72,7 @@ class Monitor:
     def __init__(self, tracer: Any = None):
         self.every = tracer is not None
         self._tracer = tracer
-        # Of the histogram, in seconds.
+        # The histogram has these bounds, in seconds.
         self.bounds = [round(nanoseconds * _NANO, 9) for nanoseconds in library.native().count_bounds()]
         self._lock = threading.Lock()
         self._functions: dict[Key, Figures] = {}

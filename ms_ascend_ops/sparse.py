@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 LAYER_METHODS = ("direct", "blocks", "dense")  # of a layer whose values are trained
-# How `CSR.matmul` may multiply.
+# `CSR.matmul` may multiply by these.
 METHODS = ("sliced", *LAYER_METHODS)
 BLOCK_SIDE = 16  # rows, and columns, of a block
 BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE  # elements of a block

@@ -17,7 +17,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def near_files(path: Path) -> str:
-    """The same for a path: of its folder, what is called alike."""
+    """Suggest, for a path, what is called alike in its folder."""
     try:
         names = [one.name for one in path.absolute().parent.iterdir()]
     except OSError:

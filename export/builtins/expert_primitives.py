@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
-# What moe_token_permute counts where nothing says how many experts there are.
+# moe_token_permute counts so many where nothing says how many experts there are.
 _MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
 
 
@@ -156,7 +156,7 @@ class GroupedMatmulV4(StandIn):
                 raise ValueError("GroupedMatmulV4: pre_token_scale needs scale on a CPU")
             y = _in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))
             return [y if output_dtype is None else y.astype(output_dtype)]
-        # Of 8-bit integers. The result is bfloat16, where nothing else is said.
+        # The factors are 8-bit integers. The result is bfloat16, where nothing else is said.
         rows = None if pre_token_scale is None else pre_token_scale[0].astype(ms.float32)
         factors, columns = scale[0].astype(ms.float32), weight[0].swapaxes(1, 2)
         y = _in_groups(x[0], ends, lambda whole: ops.grouped_quant_matmul(x[0], columns, factors, whole, rows))

@@ -128,7 +128,7 @@ class ApplyRotaryPosEmb(StandIn):
 
     def __init__(self, cos_format: int = 0):
         super().__init__()
-        # As MindFormers names them: rotate_half and interleaved.
+        # MindFormers calls these rotate_half and interleaved.
         if cos_format not in (2, 3):
             raise ValueError(f"ApplyRotaryPosEmb: cos_format must be 2 (halves) or 3 (neighbours), got {cos_format}")
         self.mode = "half" if cos_format == 2 else "interleave"

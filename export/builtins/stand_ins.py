@@ -144,7 +144,7 @@ _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None]
 
 _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
-# What computes a primitive that has no kernel here.
+# A stand-in computes a primitive that has no kernel here.
 BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
 BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 

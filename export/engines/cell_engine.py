@@ -37,7 +37,7 @@ __all__ = [
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
-# How far the fused construct may be from the stock one, as a share of the largest magnitude of a row.
+# The fused construct may be so far from the stock one, as a share of the largest magnitude of a row.
 # Stock formulas with tanh are 1e-4 off by themselves; GELU's two forms, say, are 5e-4 apart.
 TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 

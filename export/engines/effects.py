@@ -78,7 +78,7 @@ class Effects:
         return self._known[key]
 
     def defined(self, name: str) -> bool | None:
-        """The same for a function of the source; None if there is none of this name."""
+        """Return them for a function of the source; None if there is none of this name."""
         if name not in self._functions:
             return None
         if name not in self._known:

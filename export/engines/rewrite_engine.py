@@ -373,7 +373,7 @@ class _Edits:
         return lambda function, statement: ran.get(statement.lineno, False) or effects.pure(function, statement)
 
 
-# What takes time: where it still runs, nothing was replaced.
+# These take the time of a network: where one still runs, nothing was replaced.
 _HEAVY = frozenset(
     ("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Conv2D", "Conv2DExt", "Softmax", "LayerNorm",
      "LayerNormExt", "GroupNorm", "RmsNorm")

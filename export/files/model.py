@@ -15,7 +15,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, 
 
 __all__ = ["DTYPES", "graphs", "operators", "parameter_files", "read_model", "texts", "write_file"]
 
-# What a protobuf may have at most. Larger networks have their parameters in files of their own.
+# A protobuf may have so many bytes at most. Larger networks have their parameters in files of their own.
 MOST_BYTES = 2**31 - 1
 
 _OF_TENSORS = tuple(AttributeProto.AttributeType.Value(name) for name in ("TENSOR", "TENSORS"))

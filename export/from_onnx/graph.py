@@ -25,10 +25,10 @@ _MOST_OF_A_RESULT = 1 << 28
 
 _MOST_OF_AN_INPUT = 1 << 31
 
-# What constants may take to compute in all, in elements of results; a product counts its factors, too.
+# Computing constants may take so many elements of results in all; a product counts its factors, too.
 _MOST_WORK = 1 << 32
 
-# Of these ONNX's own reference takes long for an element, or as long as its smallest input is large.
+# ONNX's own reference takes long for an element of these, or as long as its smallest input is large.
 _SLOW = {
     *("Attention", "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum"),
     *("GRU", "GatherND", "Gemm", "GridSample", "LRN", "LSTM", "LpPool", "MatMul", "MatMulInteger", "MaxPool"),
@@ -42,7 +42,7 @@ _SMALLER = {"Compress", "NonZero", "Unique"}
 # Sizes of an output may follow from the values of a constant, such as a shape, but not from those of weights.
 _MOST_OF_SIZES = 1024
 
-# Of what these say, nothing is known before the model runs.
+# Nothing is known of the results of these before the model runs.
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 

@@ -21,7 +21,7 @@ _FINITE = {
     *("RMSNormalization", "Relu", "Sigmoid", "Sin", "Softmax", "Softplus", "Softsign", "Tanh"),
 }
 
-# As large as their inputs, and as the first of them alone.
+# The results of the first are as large as all their inputs, of the second as the first input.
 _OF_ALL = {"Add", "Concat", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}
 _OF_FIRST = {
     *("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split"),

@@ -38,7 +38,7 @@ __all__ = ["MindIRGraph", "graphs_of", "name_of", "outputs_of"]
 
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
-# How many nodes around a place are looked at for the name of its layer.
+# So many nodes around a place are looked at for the name of its layer.
 _NEAR = 300
 
 # Nodes that keep their inputs alive though their output is unused.
@@ -185,7 +185,7 @@ class MindIRGraph:
             seen.add(id(node))
             if node.kind == PARAMETER:
                 return f"after {_layer(node)}"
-            # Of a layer, its weights come before what it is computed from.
+            # The weights of a layer come before what it is computed from.
             loaded = [i.inputs[0] if i.kind == "Load" else i for i in node.inputs]
             stack = [*(i for i in loaded if i.kind == PARAMETER), *stack, *node.inputs]
         return str(found.root.name.rpartition("_construct_")[2] or found.root.name)

@@ -135,7 +135,7 @@ def _filled(value: Tensor) -> float | None:
     return float(values[0]) if values[0] in (0, 1) and (values == values[0]).all() else None
 
 
-# What `x += y` is on an NPU, and the operator that computes the same; on a CPU MindSpore calls that.
+# `x += y` is the first on an NPU; the second computes the same, and is what MindSpore calls on a CPU.
 _IN_PLACE = {
     "InplaceAddExt": "AddExt",
     "InplaceAddsExt": "AddScalar",

@@ -14,7 +14,7 @@ from ms_ascend_ops.export.graphs.graph import Node, constant
 
 __all__ = ["DEFAULT_EPSILON", "READERS", "Reader", "Source"]
 
-# What PyTorch's RMSNorm, from 2.7 on, takes for an eps of None in every dtype: that of float32, in which it adds up
+# PyTorch's RMSNorm, from 2.7 on, takes this for an eps of None in every dtype: that of float32, in which it adds up
 # squares.
 DEFAULT_EPSILON = 2.0**-23
 

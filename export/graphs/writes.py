@@ -25,7 +25,7 @@ _MOST_WRITERS = 512  # of which anybody asks what comes after each
 # Their first input is what they write; another one that writes may write all of its inputs.
 _IN_PLACE = ("Assign", "Inplace")
 
-# What they give may be the memory of what they get.
+# Their results may be the memory of their inputs.
 _SAME_MEMORY = frozenset(
     ("Load", "Depend", "Reshape", "ExpandDims", "Squeeze", "Flatten", "FlattenExt", "Cast", "Identity", "StopGradient",
      "TupleGetItem", "TensorMove")

@@ -59,7 +59,7 @@ def same(one: Expr, other: Expr) -> bool:
     return alike and all(map(same, one.inputs, other.inputs))
 
 
-# What people write twice rather than give it a name.
+# People write these twice rather than give them a name.
 _REPEATABLE = frozenset(("add", "sub", "mul", "mean", "cast", "square"))
 
 

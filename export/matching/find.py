@@ -21,7 +21,7 @@ from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["Found", "Place", "check_level", "find"]
 
-# What sizes go through, besides arithmetic with them.
+# Sizes go through these, besides arithmetic.
 _OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 

@@ -37,7 +37,7 @@ def _split(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _item(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """One of several values. The first output of a norm is the norm itself: the others are no part of a pattern."""
+    """Match one of several values. The first output of a norm is the norm: the others are no part of a pattern."""
     index = value_of(node, inputs, 1, "index")
     source = inputs[0]
     if source.op == "split" and source.attributes["count"] == 2 and index in (0, 1):
@@ -108,7 +108,7 @@ def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Exp
 
 
 def _pick(x: Expr, axis: int, index: int, node: Node) -> Expr:
-    """One of two along an axis. Of a last axis that was parted into two of them: a half of it, or every other one."""
+    """Match one of two along an axis: a half of a last axis that was parted into two, or every other element."""
     wide = x.inputs[0] if x.op == "reshape" else x
     if wide is not x and x.shape and wide.shape and axis in (-1, -2):
         parted = (*x.shape[:-2], x.shape[-2] * x.shape[-1])

@@ -53,7 +53,7 @@ ROTARY = OneOf(
 )
 
 
-# What leaves the last axis as it is.
+# These leave the last axis as it is.
 _ALONG_ROWS = frozenset({"cos", "sin", "cast", "mul", "expand_dims", "slice", "other:StridedSlice", "other:Gather"})
 
 

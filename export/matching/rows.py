@@ -15,7 +15,7 @@ from ms_ascend_ops import registry
 
 __all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "same_shape", "typed"]
 
-# What each level adds; they mean the same in every engine.
+# Each level adds these; they mean the same in every engine.
 LEVELS = {
     "O0": "nothing",
     "O1": "exact replacements: the fused operator rounds where the network rounds",

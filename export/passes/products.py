@@ -30,7 +30,7 @@ __all__ = ["FLOATS", "fold_transposes", "group_heads", "scale_first", "with_numb
 
 FLOATS = ("float32", "float16", "bfloat16")
 
-# What a report says.
+# A report says this.
 _FOLDED = ("transpose in front of a product", "mindir", True, "part of it")
 _PLAIN = ("product of batches", "mindir", True, "nothing is broadcast")
 _GROUPED = ("repeated heads", "mindir", True, "one product for the heads that share one")

@@ -19,7 +19,7 @@ from ms_ascend_ops.export.reports.report import Entry
 
 __all__ = ["functionalize", "write_apart"]
 
-# What is written in place, what gives the same as a value of its own, and how many operands it has before the state.
+# The first writes in place, the second gives the same as a value of its own; it has so many operands before the state.
 _APART = {
     "InplaceAddExt": ("AddExt", 3),
     "InplaceSubExt": ("SubExt", 3),
@@ -30,7 +30,7 @@ _APART = {
     "InplaceMaskedFillTensor": ("MaskedFill", 3),
     "InplaceMaskedFillScalar": ("MaskedFillScalar", 3),
 }
-# What hands on the memory that it gets, with one input for that.
+# These hand on the memory that they get, with one input for that.
 _SAME_MEMORY = frozenset(("Reshape", "ExpandDims", "TransposeExtView", "Squeeze"))
 
 

@@ -12,7 +12,7 @@ __all__ = ["drawn", "svg"]
 
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 150, 34, 22, 30
 
-# What is seen at first, in the units of the drawing, which are about pixels: more is not readable.
+# So much is seen at first, in the units of the drawing, which are about pixels: more is not readable.
 _VIEW_WIDTH, _VIEW_HEIGHT = 590, 400
 _SMALLER = 1.3
 

@@ -21,7 +21,7 @@ __all__ = ["Measured", "loses_gradients", "measure", "measured"]
 
 _Values = list[tuple[str, Array]]
 
-# How far the outputs may move, as a share of their largest magnitude: the rounding errors of a deep network.
+# The outputs may move so far, as a share of their largest magnitude: the rounding errors of a deep network.
 _TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 # Some gradients are zero but for rounding, as that of a bias in front of a softmax or a norm. What rounding leaves of
@@ -32,7 +32,7 @@ _NOTABLE = 1e-2
 # moves a gradient far less, though more than outputs: by 3e-4 in a language model of 30 layers in float32.
 _LOST = 1e-2
 
-# What is smaller than this, as a share of the largest gradient, may be 0 but for rounding.
+# A gradient smaller than this, as a share of the largest, may be 0 but for rounding.
 _ZERO = 1e-6
 
 

@@ -1,5 +1,5 @@
 /*!
- * What MindSpore hands to the functions of an AOT custom operator, declared without MindSpore's headers.
+ * Declares what MindSpore hands to the functions of an AOT custom operator, without MindSpore's headers.
  *
  * The classes repeat the layout of mindspore/include/mindspore/ccsrc/utils/custom_aot_extra.h (MindSpore 2.10): the
  * order of the virtual functions and of the members is their binary interface. They take std::string, which the wheels

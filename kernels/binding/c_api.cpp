@@ -109,7 +109,7 @@ std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
     return descs;
 }
 
-// For inputs and outputs, all of which is checked.
+// Prepares a launch with inputs and outputs, all of which are checked.
 PreparedLaunch PrepareAll(const MsAscendCall* call)
 {
     const Op& op = FindOp(call->op);
@@ -142,7 +142,7 @@ void Run(const PreparedLaunch& launch, void* const* params)
     }
 }
 
-// The same of a list of kernels, its only attribute.
+// Prepares a launch of a list of kernels, its only attribute.
 SuperKernelPlan PrepareSuperKernel(const MsAscendCall* call)
 {
     if (call->attributeCount != 1 || std::string(call->attributes[0].name) != "kernels" ||

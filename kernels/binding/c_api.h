@@ -59,18 +59,18 @@ const char* MsAscendOpsProductLibraryPath(void);
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);
-// For runs in the calling thread; 0: as for all others.
+// Sets the threads of runs in the calling thread; 0: as for all others.
 void MsAscendOpsSetThreadNumOfCaller(uint32_t threads);
-// For runs in the calling thread: who calls `task(data, i)` for every i below `count`, on threads of its own, in place
-// of the library's threads. Null: none. Kernels whose cores wait for each other do not take it.
+// Calls, for runs in the calling thread, `task(data, i)` for every i below `count`, on threads of its own, in place of
+// the library's. Null: none does. Kernels whose cores wait for each other do not take it.
 typedef void (*MsAscendParallelFor)(void* context, void (*task)(void* data, size_t index), void* data, size_t count);
 void MsAscendOpsSetParallelForOfCaller(MsAscendParallelFor parallelFor, void* context);
 // Returns and sets how many bytes of a core's Unified Buffer tilings may use. Setting 0: all.
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
-// For who compiles loops (host/jit/loop_code.h). `visit` gets the next one: its number, the function's name and the IR.
-// With `wait` not before there is one. 0: there is none, or MsAscendOpsStopLoops was called.
+// Serves the compiler of loops (host/jit/loop_code.h). `visit` gets the next one: its number, the function's name and
+// the IR. With `wait` it returns when there is one. 0: there is none, or MsAscendOpsStopLoops was called.
 typedef void (*MsAscendLoopVisitor)(void* context, uint32_t number, const char* name, const char* text);
 int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context);
 void MsAscendOpsSetLoop(uint32_t number, void* function);
@@ -100,8 +100,8 @@ typedef struct MsAscendPrepared MsAscendPrepared;
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
                                   MsAscendPrepared** prepared);
-// The same where the outputs are there already. Tensors are inputs, then outputs, all of which is checked. Also for the
-// operator "super_kernel", whose attribute `kernels` is a list of kernels (super_kernel.h).
+// Prepares a launch whose outputs are there already. Tensors are inputs, then outputs, all of which are checked. It
+// takes the operator "super_kernel", too, whose attribute `kernels` is a list of kernels (super_kernel.h).
 MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared** prepared);
 // `data` is that of the inputs, then of the outputs.
 MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes);

@@ -22,7 +22,7 @@ struct Node {
     std::vector<bool> given;  // for every input, whether the node has it
 };
 
-// That of one kernel, read once.
+// Holds the signature of one kernel, read once.
 class KernelState : public mindspore::AotKernelData {
 public:
     explicit KernelState(Node node) : node_(std::move(node)) {}

@@ -1,5 +1,6 @@
 /*!
- * What a kernel takes and gives, and the rules for it: dtypes, shapes and the values of attributes. The one place that
+ * Says what a kernel takes and gives, and the rules for it: dtypes, shapes and the values of attributes. It is the one
+ * place that
  * interprets a definition: MindSpore's and CANN's inference call it, and Python through ms_ascend_ops._C.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SIGNATURE_H

@@ -110,7 +110,7 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]],
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     plain = [name for kind, name in fields if kind != CUBE_TILING]
-    # As op_kernel says of its entry: vector cores whose kernel has products share cube cores.
+    # op_kernel says the same of its entry: vector cores whose kernel has products share cube cores.
     kind = "AIV_ONLY" if len(plain) == len(fields) else "MIX_AIC_1_2"
     shown = [name for kind, field in fields for name in (_cube_fields(field) if kind == CUBE_TILING else [field])]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
@@ -260,7 +260,7 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
 
 
 def _inference(signature: Signature, name: str, absent: str) -> str:
-    """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
+    """Give inference under the name of the aclnn function, too: on an NPU MindSpore infers by this library, too."""
     op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"

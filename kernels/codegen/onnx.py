@@ -29,7 +29,7 @@ std::vector<OnnxOperator> OnnxOperators()
 
 def _operator(signature: Signature) -> str:
     inputs = [tensor.name for tensor in signature.inputs]
-    # As in CANN: what is changed in place is an output, too, and comes last.
+    # It is as in CANN: what is changed in place is an output, too, and comes last.
     writes = [str(inputs.index(tensor.name)) for tensor in signature.cann_outputs if tensor.name in signature.writes]
     inplace = f"&MayInplace<{', '.join([str(len(signature.outputs)), *writes])}>" if writes else "nullptr"
     return f"{{{host.signature_definition(signature)}, {signature.version}, {{{', '.join(writes)}}}, {inplace}}}"

@@ -11,7 +11,7 @@ __all__ = ["CUBE_TILING", "FIELD_TYPES", "cann_name", "cann_type", "header_of", 
 CUBE_TILING = "CubeTiling"
 _CANN_CUBE_TILING = "TCubeTiling"
 
-# What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
+# CANN's TILING_DATA_FIELD_DEF and a C struct lay these out alike.
 FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float", CUBE_TILING)
 
 # Or the tiling data of a part of the kernel.

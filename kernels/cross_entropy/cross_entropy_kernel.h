@@ -240,7 +240,7 @@ private:
             rows_.Sums(rows, cols_);
         }
         AscendC::Ln(lse, rows_.values, count);
-        // One of the 8 equal maxima of each row; then the label's logits, one a block.
+        // Takes one of the 8 equal maxima of each row; then the label's logits, one a block.
         AscendC::WholeReduceMax(rows_.values, maxima_, static_cast<int32_t>(FLOATS_PER_BLOCK), count, 1, 1, 1,
                                 AscendC::ReduceOrder::ORDER_ONLY_VALUE);
         ChosenLogits(loss, row, rows);

@@ -30,7 +30,7 @@ public:
         ints_ = intBuf_.Get<int32_t>();
     }
 
-    // For Choose, from rows so many bytes apart.
+    // Choose needs it; rows are so many bytes apart.
     __aicore__ inline void InitChoice(uint32_t rows, uint32_t rowBytes, AscendC::TPipe& pipe)
     {
         const uint32_t rows8 = RoundUp8(rows);
@@ -39,7 +39,7 @@ public:
         FillRamp(rowStarts_, static_cast<int32_t>(rowBytes), rows8, pipe);
     }
 
-    // For Elsewhere.
+    // Elsewhere needs it.
     __aicore__ inline void InitColumns(const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {
         const uint32_t rows8 = RoundUp8(tiling.batchRows);

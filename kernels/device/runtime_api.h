@@ -1,5 +1,5 @@
 /*!
- * What libascendcl offers to the other libraries of the emulated device beside CANN's names.
+ * Declares what libascendcl offers to the other libraries of the emulated device beside CANN's names.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_API_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_API_H

@@ -14,7 +14,7 @@ using FlashAttentionGradTilingData = AttentionGradTilingData;
 
 namespace flash_attention {
 
-// For each element of a chunk: the mask in two buffers, and in float.
+// An element of a chunk takes these: the mask in two buffers, and in float.
 inline uint32_t MaskBytes(const TensorDesc& mask)
 {
     if (!mask.IsGiven()) {

@@ -1,5 +1,5 @@
 /*!
- * What op_host, which calculates a launch, and the kernel entries of the CANN package agree on.
+ * op_host, which calculates a launch, and the kernel entries of the CANN package agree on this.
  */
 #ifndef MS_ASCEND_OPS_INTERFACE_PACKAGE_H
 #define MS_ASCEND_OPS_INTERFACE_PACKAGE_H

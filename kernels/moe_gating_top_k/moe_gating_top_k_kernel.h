@@ -248,7 +248,7 @@ private:
         AscendC::LocalTensor<int32_t> experts = outQueueExperts_.template AllocTensor<int32_t>();
         AscendC::Muls(indices_, indices_, -1.0f, elements);
         AscendC::Cast(experts, indices_, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(elements));
-        // Also of a token with NaN they are experts that there are.
+        // A token with NaN gets experts that exist, too.
         AscendC::Maxs(experts, experts, 0, elements);
         AscendC::Mins(experts, experts, static_cast<int32_t>(tiling_.experts) - 1, elements);
         StoreQueued(outQueueExperts_, expertGm_[token * tiling_.chosen], experts,

@@ -1,5 +1,5 @@
 /*!
- * Which keys a query of an attention sees, and hiding the scores of the others.
+ * Finds the keys that a query of an attention sees, and hides the scores of the others.
  *
  * TILING has queryLength, keyLength, causal and window. Positions count from the end: the last query stands at the last
  * key. With `causal` a query sees the keys up to its own, with a window as many of them at most.

@@ -30,7 +30,7 @@ struct CubeTiling {
     int32_t baseN = 0;
     int32_t baseK = 0;
     int32_t isBias = 0;
-    // For CANN's tiling classes only.
+    // Only CANN's tiling classes read these.
     int32_t transposeA = 0;
     int32_t transposeB = 0;
     DataType type = DataType::FLOAT32;        // of the operands

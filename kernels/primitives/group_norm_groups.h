@@ -60,7 +60,7 @@ protected:
         return {groups_, left < tiling_.tileChannels ? left : tiling_.tileChannels, tiling_.groupStride};
     }
 
-    // The same tile with a row for each sample: on which gamma and beta act.
+    // Returns the tile with a row for each sample: gamma and beta act on those.
     __aicore__ inline RowBlock SamplesOf(const RowBlock& block) const
     {
         const uint32_t groups = groups_ / samples_;

@@ -1,5 +1,5 @@
 /*!
- * How the stages of group_norm that touch data walk over it: tiles of channels, values that each channel has, and sums
+ * Walks over data for the stages of group_norm that touch it: tiles of channels, values that each channel has, and sums
  * over each channel.
  *
  * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
@@ -159,7 +159,7 @@ public:
         pipe.InitBuffer(queue_, 1, values * length_ * sizeof(float));
     }
 
-    // For values that are calculated here only.
+    // Prepares values that are calculated here only.
     __aicore__ inline void InitSet(const DataRows& rows, [[maybe_unused]] uint32_t values,
                                    [[maybe_unused]] AscendC::TPipe& pipe)
     {

@@ -140,7 +140,7 @@ public:
         inQueue_.FreeTensor(product);
     }
 
-    // For StorePart() and AddPart().
+    // StorePart() and AddPart() need it.
     __aicore__ inline void InitParts(AscendC::TPipe& pipe)
     {
         pipe.InitBuffer(partQueue_, 1, chunkRows_ * valueStride_ * sizeof(float));

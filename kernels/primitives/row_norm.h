@@ -1,5 +1,5 @@
 /*!
- * What the norms over rows share: the rows a norm is taken of, factors of columns, and where a tile's blocks lie.
+ * The norms over rows share this: the rows a norm is taken of, factors of columns, and where a tile's blocks lie.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H

@@ -1,5 +1,5 @@
 /*!
- * How rows are cut into tiles of the Unified Buffer and shared out over cores. Plain C++.
+ * Cuts rows into tiles of the Unified Buffer, and shares them out over cores. Plain C++.
  *
  * As long as a row fits with all its temporaries, a tile is as many whole rows as fit, but no more than are worth it,
  * in two buffers if they do; longer rows are walked through in tiles of columns.

@@ -54,7 +54,7 @@ public:
 
     __aicore__ inline void Invert(uint32_t rows) { DivOf::Counter(values, ones_, values, rows, {1, 0, 1, 8, 0, 8}); }
 
-    // The same of the first value, spread already.
+    // Inverts the first value, spread already.
     __aicore__ inline void InvertBlock()
     {
         AscendC::Div(blocks, ones_, blocks, static_cast<int32_t>(FLOATS_PER_BLOCK));

@@ -254,7 +254,7 @@ private:
         }
     }
 
-    // The same rows, once Logits has been called.
+    // Returns the same rows, once Logits has been called.
     __aicore__ inline AscendC::LocalTensor<float> Source(const AscendC::LocalTensor<float>& work,
                                                          const AscendC::LocalTensor<T>& xLocal, uint32_t r)
     {

@@ -90,9 +90,9 @@ constexpr bool IsRoundable(uint64_t group)
     return group % PieceOf(group) == 0 && group / PieceOf(group) <= MOST_PIECES;
 }
 
-// For few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
-// each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and few,
-// as unpacking takes as long as some sums.
+// The vector unit calculates, for few rows of x, all sums from the packed weight. On a chip that is two instructions
+// for each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and
+// few, as unpacking takes as long as some sums.
 inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, const Platform& platform,
                         WeightQuantTilingData& tiling, LaunchConfig& config)
 {

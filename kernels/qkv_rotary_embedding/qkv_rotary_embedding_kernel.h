@@ -56,7 +56,7 @@ public:
     }
 
 private:
-    // One of the tiles of the heads of q, k or v.
+    // Describes one of the tiles of the heads of q, k or v.
     struct Part {
         uint32_t before;  // heads of the packed tensor before those of this one
         uint32_t heads;

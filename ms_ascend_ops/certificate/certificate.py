@@ -24,7 +24,7 @@ __all__ = ["PARTS", "Certificate", "OfOperator", "certify"]
 
 _log = logging.getLogger(__name__)
 
-# What may be left out, and the rules of each.
+# These may be left out; each has rules.
 PARTS = {
     "accuracy": ("tolerance", "relative", "stock"),
     "behaviour": ("determinism", "inputs", "special"),

@@ -17,7 +17,7 @@ from ms_ascend_ops import registry
 
 __all__ = ["new"]
 
-# What is written, from which template. Of the files that exist, only lists of names change.
+# `new` writes these, each from a template. Of the files that exist, only lists of names change.
 FILES = {
     "ms_ascend_ops/ops/{name}.yaml": "definition.yaml",
     "kernels/{name}/{name}_tiling.h": "tiling.h",
@@ -43,7 +43,7 @@ MODELS = {
 _CANNS_OWN = re.compile(r"\n(#[^\n]*\n)*cann:\n([ #][^\n]*\n)*")
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SOURCE_TREE = Path(__file__).resolve().parents[2]
-# Those that are none of Python's.
+# These are keywords of C++, but none of Python's.
 _CPP_KEYWORDS = """
     auto bool case catch char const default delete do double enum explicit export extern float friend goto half
     inline int long mutable namespace new operator private protected public register short signed sizeof static

@@ -31,7 +31,7 @@ def _run(command: str, aliases: Mapping[str, str]) -> None:
 
 
 def arguments_of(given: Sequence[str], aliases: Mapping[str, str]) -> list[str]:
-    """The same as the commands have it: options with hyphens, and the model, which may be `--model`, last."""
+    """Return them as the commands take them: options with hyphens, and the model, which may be `--model`, last."""
     found, model, expected = [], [], False
     for text in given:
         if expected:

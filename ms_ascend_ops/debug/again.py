@@ -24,7 +24,7 @@ def outputs_on(cell: nn.Cell, arguments: tuple[Any, ...]) -> list[Value] | None:
 
 
 def moved_outputs(cell: nn.Cell, arguments: tuple[Any, ...], precision: float) -> list[Value] | None:
-    """The same with every number moved by a rounding."""
+    """Return the arguments with every number moved by a rounding."""
     random = np.random.default_rng(0)
 
     def move(tensor: Tensor) -> Tensor:

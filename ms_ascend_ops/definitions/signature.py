@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64", "int8")  # DataType in kernels/interface/launch_config.h
-# How the aclnn function of an operator takes an attribute; a choice is the index of its text.
+# The aclnn function of an operator takes an attribute so; a choice is the index of its text.
 ACLNN_TYPES = {"int": "int64_t", "float": "double", "bool": "bool", "string": "int64_t"}
 # NumPy's scalars count as numbers.
 PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "string": str}

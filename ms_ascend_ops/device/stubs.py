@@ -34,7 +34,7 @@ __all__ = [
 
 LIBRARY = "libms_ascend_ops_stubs.so"
 
-# Where the libraries of a client lie that speak to CANN, and those that define names like CANN's themselves.
+# The libraries of a client that speak to CANN lie here, and those that define names like CANN's themselves.
 _CLIENTS = {
     "mindspore": (
         (
@@ -45,7 +45,7 @@ _CLIENTS = {
     ),
     "torch_npu": (("lib/*.so*",), ()),
 }
-# What a name of CANN looks like: C functions by the prefix of their library, C++ of the graph engine.
+# A name of CANN looks like this: C functions by the prefix of their library, C++ of the graph engine.
 _C_NAME = rb"(?:acl|acltdt|aclnn|Hccl|Hcom|hal|rt|prof|Msprof|Adx)[A-Z][A-Za-z0-9_]*"
 # CANN's logging and dumps, with which MindSpore 2.7 is linked.
 _LOGGING = rb"_Z\d+(?:CheckLogLevel|DlogFlush)\w*|_ZN3Adx\w+|mmGetTid"
@@ -119,7 +119,7 @@ def missing_libraries(speakers: Iterable[Path], others: Iterable[Path], librarie
     speakers = list(speakers)
     known = {path.name for path in (*speakers, *others, *libraries)}
     needed = {name.decode() for path in speakers if path.parent.name != "ascend" for name in _symbols(path).needed}
-    # Those of the system have a version: libz.so.1.
+    # Libraries of the system have a version: libz.so.1.
     return sorted(name for name in needed - known if name.startswith("lib") and name.endswith(".so"))
 
 

@@ -244,7 +244,7 @@ def _flash_attention(
     if mask is not None:
         scores = scores + mask.astype(ms.float32)
     queries, keys = scores.shape[-2], scores.shape[-1]
-    # How far a key lies behind the query, whose last one sees the last key.
+    # A key lies so far behind the query, whose last one sees the last key.
     behind = ops.arange(queries).expand_dims(1) + (keys - queries) - ops.arange(keys).expand_dims(0)
     hidden = ops.zeros((queries, keys), ms.float32)
     if causal:

@@ -82,7 +82,7 @@ class Own:
 
 
 class Stock:
-    """The same weights, as floats, in a network of MindSpore's own operators, as graphs."""
+    """Run the same weights, as floats, in a network of MindSpore's own operators, as graphs."""
 
     batch = 1
 

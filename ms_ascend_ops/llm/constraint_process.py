@@ -31,7 +31,7 @@ _STEP_SECONDS = 1.0  # of the processor, for a token
 
 
 def receive(source: socket.socket, size: int) -> bytes:
-    """So many bytes."""
+    """Read so many bytes."""
     parts = bytearray()
     while len(parts) < size:
         part = source.recv(min(size - len(parts), 1 << 20))

@@ -74,7 +74,7 @@ class Family:
         return "one_plus_gamma" if self.one_plus_gamma else "round_then_scale"
 
 
-# As Gemma's files call the norms around attention and the feed-forward layer.
+# Gemma's files call the norms around attention and the feed-forward layer so.
 _AROUND = {
     "post_self_attn_layernorm": "post_attention_layernorm", "post_attention_layernorm": "pre_feedforward_layernorm",
     "post_mlp_layernorm": "post_feedforward_layernorm",

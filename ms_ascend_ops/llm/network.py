@@ -48,7 +48,7 @@ class Network:
         self.group = group  # the processes that hold the other parts of it
 
     def converted(self, convert: Callable[[Array], Any]) -> Network:
-        """The same network with its arrays as tensors of another library; the embedding stays where it is."""
+        """Return the same network with its arrays as tensors of another library; the embedding stays where it is."""
         layers, norm, head = converted((self.layers, self.norm, self.head), convert)
         return Network(self.config, self.dtype, self.embedding, layers, norm, head, self.rope_factors, self.group)
 

@@ -9,7 +9,7 @@ from itertools import count
 
 __all__ = ["BlockPool", "SequenceBlocks"]
 
-# What a full block holds: the number of the prefix before it, and its tokens. Equal keys, equal keys and values.
+# A full block holds this: the number of the prefix before it, and its tokens. Equal keys, equal keys and values.
 _Key = tuple[int, tuple[int, ...]]
 
 

@@ -50,7 +50,7 @@ PRESETS: Mapping[str, ModelConfig] = {
     ),
 }  # fmt: skip
 
-# What the network calculates in, and the bits of its weights; 0: as floats.
+# The network calculates in the first; its weights have so many bits, 0: as floats.
 TYPES: Mapping[str, tuple[Any, int]] = {
     "float16": (np.float16, 0),
     "bfloat16": (ml_dtypes.bfloat16, 0),
@@ -116,7 +116,7 @@ def predict_step(
     windows = config.windows or (0,) * config.layers
     one = network(windows[0])
     more = [(count, network(windows[0], window)) for window, count in Counter(windows[1:]).items()]
-    # How often each of them is in the sum: all but the layers that were recorded twice.
+    # Each of them is in the sum so often: all but the layers that were recorded twice.
     recorded = [(1 - (config.layers - 1), one), *more]
     us, bound = (_sum(recorded, value) for value in (lambda p: p.us, lambda p: p.bound_us))
     names = dict.fromkeys(name for _, launches in recorded for name, _ in launches)
@@ -207,7 +207,7 @@ def _key(launch: Launch) -> Any:
     return launch.operator, inputs, tuple(sorted(launch.attributes.items()))
 
 
-# Of inputs of integers: each token its own slot, each sequence its own blocks, all of the context in the cache.
+# Inputs of integers hold this: each token its own slot, each sequence its own blocks, all of the context in the cache.
 _FILL: Mapping[str, Mapping[int, str]] = {"kv_cache_update": {4: "count"}, "paged_attention": {3: "count"}}
 _LENGTHS = {"paged_attention": 4}
 

@@ -38,7 +38,7 @@ class Symbol:
         self.dtype = dtype
 
     def reshape(self, *shape: int) -> Symbol:
-        """The same elements in another shape; one size may be -1."""
+        """Return the same elements in another shape; one size may be -1."""
         count = math.prod(self.shape)
         known = math.prod(size for size in shape if size != -1)
         sizes = tuple(count // known if size == -1 else size for size in shape)
@@ -47,7 +47,7 @@ class Symbol:
         return self.recorder.view(VIEW, self, sizes)
 
     def astype(self, dtype: np.dtype[Any]) -> Symbol:
-        """The same numbers in another type of floats."""
+        """Return the same numbers in another type of floats."""
         return self.recorder.cast(self, dtype)
 
     def last_row(self) -> Symbol:

@@ -38,7 +38,7 @@ def _version() -> int:
     return max(registry.op_spec(name).version for name in registry.names())
 
 
-# Of the domain: that of its newest operator.
+# The domain has the version of its newest operator.
 VERSION = _version()
 
 

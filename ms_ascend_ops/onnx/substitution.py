@@ -53,7 +53,7 @@ _ELEMENTWISE = frozenset(
 # A mask of more elements is not looked at.
 _MOST_OF_A_MASK = 1 << 26
 
-# What ONNX Runtime's own operators do faster: it packs weights once (docs/onnx.md, Speed).
+# ONNX Runtime's own operators do these faster: it packs weights once (docs/onnx.md, Speed).
 _SLOWER = frozenset({"matmul"})
 
 

@@ -30,7 +30,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         """Sums of float32 numbers."""
         if last:
             return dz.sum((1, 2))
-        # As a product with ones: an operator of MindSpore's that sums up takes a CPU ten times as long.
+        # It is a product with ones: an operator of MindSpore's that sums up takes a CPU ten times as long.
         rows = reshaped(dz, (dz.shape[0] * dz.shape[1], -1))
         return product(rows, ones_like(rows[:1]).reshape((-1, 1)), None).reshape(dz.shape[:2])
 
@@ -42,7 +42,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         if shift is not None:
             dshift = zeros_like(shift)
             if needs_gradient(shift):
-                # Of what dz was before it was rounded: many roundings would be added up.
+                # This adds up what dz was before it was rounded: many roundings would be added up.
                 wide = dz if dz.dtype == ms.float32 else add(through.astype(ms.float32), dout[1].astype(ms.float32))
                 dshift = over_positions(wide).astype(shift.dtype)
         return dx, dweight, dgamma, dbeta, dbias, dshift, residual if residual is None else dz

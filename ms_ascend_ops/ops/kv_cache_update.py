@@ -92,7 +92,7 @@ def kv_cache_append(
 
 def _slots_in_graph(position, seq, rows, length):  # type: ignore[no-untyped-def]
     positions = position.reshape((-1, 1)) + stock.arange(0, seq).astype(ms.int32)  # (1 or batch, seq)
-    # As many rows of slots as the cache has: those of another batch than that of key are refused.
+    # There are as many rows of slots as the cache has: those of another batch than that of key are refused.
     slots = positions + (stock.arange(0, rows) * length).astype(ms.int32).reshape((-1, 1))
     inside = stock.logical_and(positions >= 0, positions < length)
     slots = stock.where(inside, slots, stock.full_like(slots, rows * length))
@@ -100,7 +100,7 @@ def _slots_in_graph(position, seq, rows, length):  # type: ignore[no-untyped-def
 
 
 def _slots(position: Tensor, seq: int, rows: int, length: int) -> Tensor:
-    """The same. In PyNative each of those operators takes longer than all of this."""
+    """Calculate the same slots. In PyNative each of those operators takes longer than all of this."""
     if not isinstance(position, Tensor):
         raise TypeError(f"kv_cache_append: position must be a Tensor, got {type(position).__name__}")
     if math.prod(position.shape) not in (1, rows):  # MindNLP makes a method of `size`

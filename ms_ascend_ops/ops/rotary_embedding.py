@@ -56,7 +56,8 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, separate_halves: 
     gradient = ms.grad(total, (0, 1))
 
     def joined(first: Tensor, second: Tensor) -> Tensor:
-        # What belongs to the first and to the second elements of the pairs; one value for both, unless separate_halves.
+        # Return what belongs to the first and to the second elements of the pairs; one value for both, unless
+        # separate_halves.
         if not separate_halves:
             return first + second
         if mode == "half":

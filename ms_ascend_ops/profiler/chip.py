@@ -133,11 +133,11 @@ class Chip:
         return {key: text for key, text in self.sources.items() if text.startswith("assumption")}
 
     def changed(self, **values: Any) -> Chip:
-        """The same chip with other numbers, for experiments."""
+        """Return the same chip with other numbers, for experiments."""
         return replace(self, **values)
 
 
-# Where each field stands in the file, and the least value it may have (exclusive, unless it may be 0).
+# Each field stands here in the file, and has this least value (exclusive, unless it may be 0).
 _NUMBERS: dict[str, tuple[str, bool]] = {
     "cores": ("cores", False),
     "clock_ghz": ("clock_ghz", False),

@@ -71,7 +71,7 @@ class Case:
         return f"{text} ({self.changes})" if self.changes else text
 
     def changed(self, **values: Any) -> Case:
-        """The same with other values."""
+        """Return the launch with other values."""
         return replace(self, **values)
 
     def request(self, chip: Chip) -> Request:

@@ -19,7 +19,7 @@ __all__ = ["CUBE", "CubeUse", "Hotspot", "Prediction", "predict"]
 
 CUBE = "cube "  # before the name of a cube core's pipe
 
-# Of the kernel's time: from here on a resource is what bounds it.
+# From this share of the kernel's time on a resource is what bounds it.
 _SATURATED = 0.85
 
 

@@ -23,9 +23,9 @@ from ms_ascend_ops.version import __version__
 
 __all__ = ["RecordError", "Recorder", "build", "need_sources", "request"]
 
-# Of a library built elsewhere, e.g. by CI.
+# Names a library built elsewhere, e.g. by CI.
 _VARIABLE = "MS_ASCEND_OPS_TRACED_LIBRARY"
-# For CMakeLists.txt: a library of these operators only. It is built beside that of all.
+# CMakeLists.txt builds a library of these operators only, beside that of all.
 _SOME_OPERATORS = "MS_ASCEND_OPS_OPERATORS"
 
 _TOLD_PERCENT = 10  # of a build, between two lines

@@ -131,7 +131,7 @@ def as_table(rows: Sequence[Row], chip: str) -> Table:
 
 
 def as_markdown(rows: Sequence[Row], chip: str) -> str:
-    """The same as a table in Markdown, a line for each kernel and shape."""
+    """Return the rows as a table in Markdown, a line for each kernel and shape."""
     found: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         found.setdefault((row.case.kernel, "x".join(map(str, row.case.shape))), {})[row.case.dtype] = row

@@ -96,7 +96,7 @@ EVENT = np.dtype(
         ("consumer", np.uint8),  # and the one that waits
         ("element_bytes", np.uint8),  # of the widest operand
         ("written", np.uint8),  # a copy or a scalar access to memory; an atomic add is 2
-        # Of a scalar access; of a product: the core waits for it at once; of an operand: it is transposed.
+        # A scalar access is local; the core waits for a product at once; an operand is transposed.
         ("is_local", np.uint8),
         ("name", np.uint32),  # index of Trace.names
         ("place", np.uint32),  # index of Trace.places
@@ -110,8 +110,8 @@ EVENT = np.dtype(
         ("argument", np.int32),  # index of Trace.arguments
         ("buffer", np.uint32),  # of a queue's call
         ("id", np.int32),  # of a flag (with producer and consumer); of a product its number, of its wait, too
-        # Of the Unified Buffer, the destination first; empty: begin == end. Of a product (m, n), (k, whether several
-        # base blocks are loaded at once), (baseM, baseN), (baseK, 0).
+        # They are of the Unified Buffer, the destination first; empty: begin == end. Those of a product are (m, n),
+        # (k, whether several base blocks are loaded at once), (baseM, baseN), (baseK, 0).
         ("ranges", np.uint32, (MAX_RANGES, 2)),
     ],
     align=True,

@@ -109,7 +109,7 @@ _MESSAGES: Mapping[str, tuple[str, ...]] = {
         "map ModelRepositoryParameter parameters",
     ),
     "RepositoryModelUnloadResponse": (),
-    # Of Triton's configuration, which has a hundred fields, those that say something here.
+    # Triton's configuration has a hundred fields; these say something here.
     "ModelConfigRequest": ("string name", "string version"),
     "ModelConfigResponse": ("ModelConfig config",),
     "ModelConfig": (

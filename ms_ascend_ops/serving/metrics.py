@@ -103,7 +103,7 @@ class ModelMetrics:
         self.metrics.model_requests.labels(self.model, self.version).inc()
 
     def queued(self, length: int) -> None:
-        """So many requests wait now."""
+        """Say how many requests wait now."""
         self.metrics.queue_length.labels(self.model, self.version).set(length)
 
     def waited(self, seconds: float) -> None:

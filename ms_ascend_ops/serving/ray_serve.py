@@ -1,4 +1,4 @@
-"""The same application under Ray Serve: replicas on one machine or on many, balanced, restarted and scaled by Ray.
+"""Run the same application under Ray Serve: replicas on one machine or on many, balanced, restarted and scaled by Ray.
 
     serve run ms_ascend_ops.serving.ray_serve:build models='{"block": "/models/block.msbundle"}' replicas=2
 
@@ -57,7 +57,7 @@ def application(
 
 
 def build(args: Mapping[str, Any]) -> serve.Application:
-    """The same from the arguments of `serve run` or of a configuration of Ray Serve, of which the former are texts.
+    """Make it from the arguments of `serve run` or of a configuration of Ray Serve, of which the former are texts.
 
     Args:
         args: `replicas`, `threads` and `requests` as above; everything else are fields of `Settings`.

@@ -36,7 +36,7 @@ class Statistics:
         self._last_ms = self._inferences = self._executions = 0
 
     def add(self, name: str, seconds: float, count: int = 1) -> None:
-        """So many requests spent this time in all with `name`: "success", "fail", "queue" and so on."""
+        """Count requests that spent this time in all with `name`: "success", "fail", "queue" and so on."""
         with self._lock:
             self._counts[name] += count
             self._seconds[name] += seconds
@@ -81,7 +81,7 @@ def config_of(version: Version) -> dict[str, Any]:
     batches = not version.is_language_model and version.options.max_batch_size > 1
 
     def tensors(specs: Any) -> list[dict[str, Any]]:
-        # As there, the axis of the batch is not among the dimensions.
+        # The axis of the batch is not among the dimensions there, either.
         return [
             {"name": one["name"], "data_type": f"TYPE_{one['datatype']}", "dims": one["shape"][1 if batches else 0 :]}
             for one in (spec.metadata() for spec in specs)

@@ -117,7 +117,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> resultBuf_;
 };
 
-// What the generated entry points call: the inputs and outputs of the definition, the workspace, the tiling.
+// The generated entry points call this: the inputs and outputs of the definition, the workspace, the tiling.
 template <typename T>
 __aicore__ inline void ${Name}Kernel(GM_ADDR x, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
                                      const ${Name}TilingData& tiling)

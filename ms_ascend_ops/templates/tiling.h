@@ -9,7 +9,7 @@
 
 namespace ms_ascend_ops {
 
-// What the kernel is told: one plain field a line.
+// The kernel is told this: one plain field a line.
 struct ${Name}TilingData {
     uint64_t size;
     uint64_t tiles;

@@ -285,7 +285,7 @@ def _conv2d_group_norm(call: Call) -> Gradients:
     dz = through + call.douts["z"]
     found = {**_of_convolution(call, dz, attributes), "gamma": dgamma, "beta": dbeta, "residual": dz}
     if call.needs("shift"):
-        # Of what dz was before it was rounded: many roundings would be added up.
+        # This adds up what dz was before it was rounded: many roundings would be added up.
         wide = through.float() + call.douts["z"].float()
         dims = (1, 2) if call.attributes["data_format"] == "NHWC" else (2, 3)
         found["shift"] = wide.sum(dims).to(dz.dtype)
@@ -425,7 +425,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "sparse_matmul": _sparse_product("values", 1),
 }
 
-# What these keep, where it is not what the gradient kernel takes.
+# These keep what the gradient kernel does not take.
 _KEPT: dict[str, list[str]] = {
     "conv2d": ["x", "weight", "bias", "y"],
     "conv2d_group_norm": ["x", "weight", "gamma", "beta", "bias", "z", "mean", "rstd"],

@@ -20,7 +20,7 @@ __all__ = ["DEVICE", "prepared", "run"]
 
 DEVICE = "npu"  # the name that torch_npu gives PrivateUse1
 
-# Of tensors whose elements lie as PyTorch says: NCHW, ND and NCDHW. In others, as FRACTAL_NZ, operators of CANN keep
+# Tensors of these formats lie as PyTorch says: NCHW, ND and NCDHW. In others, as FRACTAL_NZ, operators of CANN keep
 # weights.
 _PLAIN = (0, 2, 30)
 

@@ -35,7 +35,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 
-# Where tensors may be that no kernel of this library can read.
+# Tensors may be here that no kernel of this library can read.
 _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
 
 

@@ -28,7 +28,7 @@ _TOLERANCE = 1e-4
 
 ENGINE = "torch"
 
-# How often the same code may be compiled for one model: for each layer in which a graph ends, and each rank.
+# The same code may be compiled so often for one model: for each layer in which a graph ends, and each rank.
 _RECOMPILE_LIMIT = 256
 
 

@@ -19,7 +19,7 @@ __all__ = [
 
 _VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])
 
-# Whether `torch.nn.GroupNorm` has the argument `bias`.
+# Says whether `torch.nn.GroupNorm` has the argument `bias`.
 GROUP_NORM_HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm).parameters
 
 

@@ -18,7 +18,7 @@ from ms_ascend_ops.registry import OpSpec
 
 __all__ = ["Refused", "Source", "collect", "entry", "file_name", "write"]
 
-# What op_host files share, beside the tiling of each operator.
+# All op_host files include these, beside the tiling of their operator.
 _SHARED = (
     "ascend/op_host.h",
     "ascend/cube_tiling_host.h",

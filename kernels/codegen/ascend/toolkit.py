@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["HELP", "Toolkit", "find"]
 
-# Where to get it; the page of the CANN downloads.
+# Says where to get it: the page of the CANN downloads.
 HELP = (
     "Get CANN 8.1 to 9.x (toolkit and the kernels package of your chip) from https://www.hiascend.com/software/cann, "
     "or use an image from https://quay.io/repository/ascend/cann. Then `source <CANN>/set_env.sh`, or give --cann PATH."

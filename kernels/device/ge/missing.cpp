@@ -1,5 +1,5 @@
 /*!
- * What a call of a function does that the emulated device does not have: it says which function, who called it and what
+ * Answers a call of a function that the emulated device does not have: it says which function, who called it and what
  * to use instead. ms_ascend_ops/device/stubs.py makes such functions from the names that a client asks CANN for.
  */
 #include <cxxabi.h>

@@ -1,5 +1,5 @@
 /*!
- * Of CANN's header of this name, what those who call an operator of a package need.
+ * Declares the part of CANN's header of this name that callers of a package's operators need.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_ACL_META_H
 #define MS_ASCEND_OPS_DEVICE_ACL_META_H

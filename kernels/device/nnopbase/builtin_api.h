@@ -1,6 +1,6 @@
 /*!
- * What libnnopbase offers to libopapi, which holds CANN's own operators: it turns the arguments of an aclnn function
- * into a call (protocol/call.h) that an executor keeps until it is launched.
+ * Declares what libnnopbase offers to libopapi, which holds CANN's own operators: it turns the arguments of an aclnn
+ * function into a call (protocol/call.h) that an executor keeps until it is launched.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_BUILTIN_API_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_BUILTIN_API_H

@@ -22,7 +22,7 @@ public:
 
     uint64_t WorkspaceBytes() const { return bytes_; }
     aclTensor* Target(size_t index) const { return copies_[index].second; }
-    // The same with descriptions of the tensors of its own, as they are now.
+    // Returns a copy with descriptions of the tensors of its own, as they are now.
     CopyExecutor* Frozen() const;
     aclnnStatus Launch(void* stream, void* workspace);
 

@@ -17,7 +17,7 @@ struct aclOpExecutor {
     aclOpExecutor(const aclOpExecutor&) = delete;
     virtual ~aclOpExecutor() = default;
 
-    // For aclSetTensorAddr: its own tensors, null for one that is absent. Those of a list count one by one.
+    // Gives aclSetTensorAddr its own tensors, null for one that is absent. Those of a list count one by one.
     virtual std::vector<aclTensor*> Tensors(Side side) = 0;
     // The tensors of the argument that is a list.
     virtual std::vector<aclTensor*> List(Side side, size_t argument) = 0;

@@ -1,5 +1,5 @@
 /*!
- * What op_host_api.h says, for a library of op_host sources: it is compiled behind them, into the same unit.
+ * Implements op_host_api.h for a library of op_host sources: it is compiled behind them, in the same translation unit.
  */
 #include "op_host_api.h"
 

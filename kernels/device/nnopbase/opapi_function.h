@@ -1,6 +1,6 @@
 /*!
- * What the generated aclnn functions of this library share: the calls of nnopbase in the order in which CANN's op_build
- * writes them.
+ * Holds what the generated aclnn functions of this library share: the calls of nnopbase in the order in which CANN's
+ * op_build writes them.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_OPAPI_FUNCTION_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_OPAPI_FUNCTION_H

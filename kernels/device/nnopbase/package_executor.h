@@ -41,7 +41,7 @@ public:
     uint64_t CopiesBytes() const { return copiesBytes_; }
     bool StridedReferences(const aclTensorList** strided, const aclTensorList** copies);
     void SetViewCopies(CopyExecutor* copies) { viewCopies_.reset(copies); }
-    // For one launch, which carries it out behind the kernel and owns it; null: there is nothing to copy.
+    // One launch carries it out behind the kernel, and owns it; null: there is nothing to copy.
     CopyExecutor* TakeViewCopies() const { return viewCopies_ == nullptr ? nullptr : viewCopies_->Frozen(); }
 
     aclnnStatus Prepare(uint64_t* workspaceBytes);

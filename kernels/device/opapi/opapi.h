@@ -1,5 +1,5 @@
 /*!
- * What the generated functions of libopapi.so stand on: an argument of each type of C as libnnopbase takes it.
+ * The generated functions of libopapi.so stand on this: an argument of each type of C as libnnopbase takes it.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_OPAPI_OPAPI_H
 #define MS_ASCEND_OPS_DEVICE_OPAPI_OPAPI_H

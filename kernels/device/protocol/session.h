@@ -1,5 +1,5 @@
 /*!
- * What a program (libascendcl) and its device processes (libms_ascend_device) share: one anonymous file, the session,
+ * A program (libascendcl) and its device processes (libms_ascend_device) share this: one anonymous file, the session,
  * with a slot for every device, stream and event; and for every device a file with its memory.
  *
  * A stream is a ring of commands. The host writes commands and rings `submitted`; the stream's thread in the device

@@ -1,5 +1,5 @@
 /*!
- * What the files of ACL's functions share. Their names, arguments and error codes are those of CANN's acl/acl_rt.h.
+ * The files of ACL's functions share this. Their names, arguments and error codes are those of CANN's acl/acl_rt.h.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_ACL_API_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_ACL_API_H

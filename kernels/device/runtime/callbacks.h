@@ -1,5 +1,5 @@
 /*!
- * What device processes ask of this one: copies of host memory, and the callbacks of a program.
+ * Serves what device processes ask of this one: copies of host memory, and the callbacks of a program.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_CALLBACKS_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_CALLBACKS_H

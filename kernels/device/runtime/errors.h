@@ -57,7 +57,7 @@ enum ErrorCode : aclError {
 aclError Fail(aclError code, const std::string& text);
 std::string Hex(uint64_t address);
 const std::string& LastErrorText();
-// For aclGetRecentErrMsg: a text is given once.
+// Serves aclGetRecentErrMsg: a text is given once.
 const char* TakeErrorText();
 aclError LastErrorCode(bool clears);
 

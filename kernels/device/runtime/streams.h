@@ -71,7 +71,7 @@ aclError AwaitEvent(const Event* event, int32_t milliseconds);
 
 // Puts a command into a stream; `bytes` follow it. The task number of the command is filled in.
 aclError Submit(Stream* stream, CommandHeader* command, size_t size, const void* bytes = nullptr, size_t byteCount = 0);
-// The same in a stream whose context has failed, or which is captured.
+// Submits also to a stream whose context has failed, or which is captured.
 aclError SubmitAlways(Stream* stream, CommandHeader* command, size_t size, const void* bytes, size_t byteCount);
 // A call that is too long for a ring: its bytes go by device memory.
 aclError SubmitStored(Stream* stream, const void* call, size_t bytes);

@@ -29,7 +29,7 @@ public:
     // Every byte of every output has been written.
     void End(const Event& event) const;
 
-    // Also keeps the order of this core's own accesses: `order` is that core's.
+    // Keeps the order of this core's own accesses, too: `order` is that core's.
     void Read(const Event& event, uint32_t number, Order& order, const GlobalOperand& operand, const GlobalSpan& span);
     void Write(const Event& event, uint32_t number, Order& order, const GlobalOperand& operand, const GlobalSpan& span,
                bool atomicFloat, bool atomic);

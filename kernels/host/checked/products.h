@@ -1,5 +1,5 @@
 /*!
- * What may be asked of a Matmul object, and what its cube core makes of it: the limits of the instructions.
+ * Checks what is asked of a Matmul object, and what its cube core makes of it: the limits of the instructions.
  */
 #ifndef ASCENDC_HOST_CHECKED_PRODUCTS_H
 #define ASCENDC_HOST_CHECKED_PRODUCTS_H

@@ -35,8 +35,8 @@ struct Product {
     Matrix c;                                     // (m, n); never transposed
     const float* bias = nullptr;                  // n values, or null
     bool accumulate = false;                      // adds to c, which is float
-    // So many products alike. Their matrices b lie side by side in the same rows of memory, as those of heads do; of a
-    // and c each has m rows, one behind the other.
+    // There are so many products alike. Their matrices b lie side by side in the same rows of memory, as those of heads
+    // do; of a and c each has m rows, one behind the other.
     uint32_t groups = 1;
 };
 

@@ -131,9 +131,9 @@ enum class InstructionKind : uint8_t {
 struct Instruction {
     Operation operation;
     InstructionKind kind = InstructionKind::VECTOR;
-    // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
-    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and if it `folds`, in the layout
-    // FOLD, where source 0 advances while the other operands collect its sums.
+    // They are of instructions by repeats. The next 64 columns of the same rows can be added to this instruction:
+    // `widen` if all operands advance (but one that is a DataBlock per row, `blockOperand`), and if it `folds`, in the
+    // layout FOLD, where source 0 advances while the other operands collect its sums.
     bool widen = false;
     uint8_t blockOperand = 0;
     bool folds = false;

@@ -13,7 +13,7 @@ namespace host {
 // unit is an element; all others are opaque.
 enum class OperationKind : uint8_t { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY };
 OperationKind KindOf(const Instruction& instruction);
-// The same of arithmetic.
+// Returns the kind of arithmetic.
 OperationKind KindOf(Opcode arithmetic);
 
 // The operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.

@@ -41,7 +41,7 @@ private:
 
     const LoopForm form_;
     const uint32_t number_;
-    // For the variant of the form: operands that must be aligned, and whose DataBlocks must be ones.
+    // The variant of the form needs these operands aligned, and their DataBlocks to be ones.
     std::vector<uint8_t> nonTemporal_;
     std::vector<uint8_t> ones_;
     bool requested_ = false;
@@ -56,8 +56,8 @@ LoopCode* FindLoopCode(const LoopForm& form);
 uint64_t LoopThreshold();
 void SetLoopThreshold(uint64_t strips);
 
-// For the compiler: `visit` gets the next form that was requested, as IR with a function `name`. With `wait` not before
-// there is one. False: there is none, or StopLoops was called.
+// Serves the compiler: `visit` gets the next form that was requested, as IR with a function `name`. With `wait` it
+// returns when there is one. False: there is none, or StopLoops was called.
 using LoopVisitor = void (*)(void* context, uint32_t number, const char* name, const char* text);
 bool NextLoop(bool wait, LoopVisitor visit, void* context);
 // `function`: where the code of that number is; null: it could not be compiled.

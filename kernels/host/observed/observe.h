@@ -1,5 +1,5 @@
 /*!
- * How the API headers tell what a kernel does.
+ * The API headers tell by these what a kernel does.
  *
  * An observed build (ASCENDC_HOST_OBSERVED) runs a kernel serially and reports every API call, with its place in the
  * source, to the build's Observer (observed/observer.h). The macros below are the only trace of that in the API

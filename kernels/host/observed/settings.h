@@ -1,5 +1,5 @@
 /*!
- * What a tool may change of an observed launch: the platform that tiling functions are told, and what came of it.
+ * A tool may change this of an observed launch: the platform that tiling functions are told, and what came of it.
  */
 #ifndef ASCENDC_HOST_OBSERVED_SETTINGS_H
 #define ASCENDC_HOST_OBSERVED_SETTINGS_H
@@ -23,7 +23,7 @@ struct Settings {
 
 Settings& TheSettings();
 
-// For the generated launch code: `value` becomes what the settings say.
+// Serves the generated launch code: `value` becomes what the settings say.
 template <typename T>
 void Overrule(const char* name, T& value)
 {

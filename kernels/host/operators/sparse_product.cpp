@@ -14,7 +14,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// So many vectors that are multiplied, and elements that are packed, are worth a task.
+// A task is worth so many vectors that are multiplied, and elements that are packed.
 constexpr int64_t LEAST_VECTORS = 131072;
 constexpr int64_t LEAST_MOVED = 16384;
 // A stretch of the dense matrix is packed so if it fits: the L2 cache of many CPUs. Rows lie far apart, where each

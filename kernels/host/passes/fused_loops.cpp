@@ -48,7 +48,7 @@ struct OpenLoop {
     }
     // May all that the other loop does come behind what this one does, with what this one makes?
     bool Takes(const OpenLoop& other) const { return Feeds(other.accesses) && TakesAll(other); }
-    // The same of a loop where both read half of the operands of one of them. Rows of three inputs that have but gamma
+    // Do both read half of the operands of one of them? Rows of three inputs that have but gamma
     // in common are better off alone.
     bool Shares(const OpenLoop& other) const
     {

@@ -68,7 +68,7 @@ bool Lookups::IsChosen(size_t value) const
     return std::find(chosen_.begin(), chosen_.end(), static_cast<int16_t>(value)) != chosen_.end();
 }
 
-// Of each value: is it made, or looked up?
+// Says of each value whether it is made, or looked up.
 std::vector<bool> Lookups::Wanted() const
 {
     std::vector<bool> wanted(values_.size(), false);

@@ -31,7 +31,7 @@ public:
     LookupMethod Method() const { return method_; }
     // Says whether a value is calculated, looked up, or dead.
     Fate Of(size_t value) const { return fates_[value]; }
-    // How many values are calculated.
+    // Counts the values that are calculated.
     size_t Calculated() const;
     // Returns, for a value that is looked up, the LOAD of elements that are the numbers of the table's entries.
     int16_t IndexOf(size_t value) const { return static_cast<int16_t>(sources_[value]); }

@@ -1,5 +1,5 @@
 /*!
- * Where the instructions of groups stood in the program, and where it gave bytes up.
+ * Knows where the instructions of groups stood in the program, and where it gave bytes up.
  */
 #ifndef ASCENDC_HOST_PASSES_PROGRAM_ORDER_H
 #define ASCENDC_HOST_PASSES_PROGRAM_ORDER_H

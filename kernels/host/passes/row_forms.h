@@ -22,7 +22,7 @@ struct Sweep {
     uint32_t columns = 0;
     bool folds = false;  // the columns are collected in operand 0
 
-    // The same for one of the rows.
+    // Makes the instruction of one of the rows.
     Instruction Row(const Instruction& first, uint32_t row) const;
 };
 

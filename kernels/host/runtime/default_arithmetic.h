@@ -1,5 +1,5 @@
 /*!
- * How floats are calculated while a block runs, or a library in its place.
+ * Sets how floats are calculated while a block runs, or a library in its place.
  */
 #ifndef ASCENDC_HOST_RUNTIME_DEFAULT_ARITHMETIC_H
 #define ASCENDC_HOST_RUNTIME_DEFAULT_ARITHMETIC_H

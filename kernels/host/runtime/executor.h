@@ -39,7 +39,7 @@ public:
     // process may use. Setting 0 restores that.
     virtual uint32_t ThreadNum() const = 0;
     virtual void SetThreadNum(uint32_t count) = 0;
-    // For launches of the calling thread; 0: as for all others.
+    // Sets the threads of launches of the calling thread; 0: as for all others.
     virtual void SetThreadNumOfCaller(uint32_t /*count*/) {}
     // Cores that wait for each other (SyncAll) still get threads of this library, as they must run at once. Null: all
     // do.

@@ -42,7 +42,7 @@ inline int32_t ToInt32(float x, RoundMode mode)
     return rounded < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(rounded);
 }
 
-// The same of CAST_RINT, without a branch: compilers make vectors of it.
+// Rounds as CAST_RINT, without a branch: compilers make vectors of it.
 inline int32_t ToNearestInt32(float x)
 {
     const float rounded = std::nearbyint(x);

@@ -13,7 +13,7 @@ namespace HOST_ISA {
 
 #if defined(HOST_SIMD_AVX512)
 
-// exp(x) = 2^n * exp(r), n = round(32 x / ln 2) / 32. For any x: results down to the smallest subnormal and up to the
+// exp(x) = 2^n * exp(r), n = round(32 x / ln 2) / 32. Takes any x: results down to the smallest subnormal and up to the
 // largest float come out.
 HOST_INLINE VF ExpOf(VF x)
 {
@@ -74,7 +74,7 @@ HOST_INLINE VF ExpOf(VF x)
     return (parts.p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
 }
 
-// The same of several vectors: where all |x| < 87, n is added to the exponents.
+// Calculates several vectors: where all |x| < 87, n is added to the exponents.
 template <uint32_t N>
 HOST_INLINE void Exp(VF (&x)[N])
 {

@@ -136,7 +136,7 @@ HOST_INLINE VU RoundNumberToBFloat16(VF f)
 #endif
 }
 
-// The same of any f.
+// Rounds any f.
 HOST_INLINE VU RoundToBFloat16(VF f)
 {
     return f != f ? reinterpret_cast<VU>(f) | 0x400000u : RoundNumberToBFloat16(f);

@@ -122,7 +122,7 @@ inline void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end
     }
 }
 
-// The same as RunTranspose16 of 32-bit elements, in two squares.
+// Does what RunTranspose16 does with 32-bit elements, in two squares.
 inline void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint32_t);

@@ -1,5 +1,5 @@
 /*!
- * Where the operands of an instruction are, for vector_unit.cpp only.
+ * Finds the operands of an instruction, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_OPERANDS_UNIT_H
 #define ASCENDC_HOST_SIMD_OPERANDS_UNIT_H

@@ -1,5 +1,5 @@
 /*!
- * Where the groups of packed numbers are whose sums are calculated at once (packed_integers_unit.h), for
+ * Finds the groups of packed numbers whose sums are calculated at once (packed_integers_unit.h), for
  * vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_GROUPS_UNIT_H

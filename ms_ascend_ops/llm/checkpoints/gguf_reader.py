@@ -20,11 +20,11 @@ from ms_ascend_ops.llm.families import FAMILIES, FUSED, Family
 
 __all__ = ["read_gguf"]
 
-# What files call the architectures, and which of FAMILIES they are.
+# Files call the architectures so; they are these of FAMILIES.
 _ARCHITECTURES = {name: name for name in ("llama", "qwen2", "qwen3", "phi3", "olmo2", "glm4", "gemma2")}
 _ARCHITECTURES |= {"gemma3": "gemma3_text", "qwen3moe": "qwen3_moe"}
 _MIXTURE = {"llama": "mixtral"}  # with experts
-# Of Gemma's networks those with so many layers scale queries by the size of a head if the width were divided evenly.
+# Gemma's networks with so many layers scale queries by the size of a head if the width were divided evenly.
 _EVEN_SCALE = {"gemma2": 46, "gemma3": 62}
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
@@ -35,9 +35,9 @@ _READ = (
     "attention.sliding_window", "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor",
     "rope.scale_linear", "expert_count", "expert_used_count", "expert_feed_forward_length",
 )  # fmt: skip
-# Those of two types of scaling.
+# Two types of scaling have these keys.
 _YARN_AND_LONGROPE = ("rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
-# Those of some architectures.
+# Some architectures have these keys.
 _OWN = {
     "gemma2": ("attn_logit_softcapping", "final_logit_softcapping"),
     "gemma3": ("final_logit_softcapping", "rope.freq_base_swa", "attention.sliding_window_pattern"),

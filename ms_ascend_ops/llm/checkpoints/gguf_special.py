@@ -11,7 +11,7 @@ from ms_ascend_ops.llm.checkpoints.gguf_cuts import CUTS
 
 __all__ = ["CONTROL_NAMES", "SpecialTokens", "read_special_tokens", "tokenizer_field"]
 
-# Where a file names none: llama.cpp's numbers for SentencePiece, and for byte-level BPE.
+# A file that names none has llama.cpp's numbers for SentencePiece, and for byte-level BPE.
 _DEFAULTS = {"llama": (1, 2), "gpt2": (11, 11)}
 _NO_BEGIN = ("glm4", "chatglm-bpe")
 

@@ -20,7 +20,7 @@ from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 __all__ = ["FLOATS", "floats_of", "matrix_of", "readable", "stays_quantized", "type_name", "type_size"]
 
 Array = np.ndarray[Any, Any]
-# What blocks hold, a block a row: integers (int8, or uint8 with two of 4 bits), scale, minimum and zero of groups.
+# Blocks hold these, a block a row: integers (int8, or uint8 with two of 4 bits), scale, minimum and zero of groups.
 Parts = tuple[Array, Array, Array | None, Array | None]
 
 FLOATS: Mapping[str, Any] = {

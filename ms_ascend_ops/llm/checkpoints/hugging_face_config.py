@@ -14,7 +14,7 @@ from ms_ascend_ops.llm.families import FAMILIES, Family
 
 __all__ = ["architecture", "read_config"]
 
-# What model types are here, beside those of FAMILIES.
+# These model types are taken, beside those of FAMILIES.
 _ALIASES = {"smollm": "llama"}
 
 _READ = (

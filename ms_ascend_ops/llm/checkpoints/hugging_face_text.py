@@ -15,7 +15,7 @@ __all__ = ["chat_template", "read_tokenizer"]
 
 _NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
-# What a class of transformers calls its tokens where the files do not say it.
+# A class of transformers calls its tokens so where the files do not say it.
 _OF_CLASSES: Mapping[str, Mapping[str, str]] = {
     "LlamaTokenizer": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
     "Qwen2Tokenizer": {

@@ -124,7 +124,7 @@ class QuantizedMatrix:
         return np.repeat(part, pieces // size, axis=1)
 
     def like(self, bits: int, group: int) -> QuantizedMatrix:
-        """The same matrix with as many bits or more, and groups that divide its own."""
+        """Return the same matrix with as many bits or more, and groups that divide its own."""
         codes = self.codes if bits == self.bits else self.integers().astype(np.int8)
         scale, minimum, zero = (
             None if part is None else np.repeat(part, self.group // group, axis=1)

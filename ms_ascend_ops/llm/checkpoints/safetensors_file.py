@@ -72,7 +72,7 @@ class SafetensorsFile:
                     f"{path}: the file is truncated: tensor {name} ends at byte {8 + length + end}, the file has {size}"
                 )
             self.tensors[name] = Place(_DTYPES[dtype], shape, 8 + length + first, 8 + length + end)
-        # As in the reference implementation: what two tensors share, or none has, is damage.
+        # The reference implementation says the same: what two tensors share, or none has, is damage.
         expected = 8 + length
         for name, place in sorted(self.tensors.items(), key=lambda item: (item[1].first, item[1].end)):
             if place.first != expected:

@@ -36,7 +36,7 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 _NAMES = (*TARGETS, *(fused.rpartition(".")[2] for fused in FUSED))
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# What changes the equation, and the values with which it does not.
+# These change the equation, unless they have one of the values.
 _PLAIN: Mapping[str, tuple[Any, ...]] = {
     "use_dora": (False, None), "fan_in_fan_out": (False, None), "bias": ("none", None),
     "modules_to_save": ([], None), "lora_bias": (False, None),

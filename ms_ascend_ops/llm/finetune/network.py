@@ -80,7 +80,7 @@ class _Adapted(nn.Cell):  # type: ignore[misc]
         super().__init__()
         self.layer = layer
         rows, columns = shape
-        # As PEFT begins: A is uniform, by Kaiming's rule with a = sqrt(5); B is 0, so that nothing changes at first.
+        # PEFT begins like this: A is uniform, by Kaiming's rule with a = sqrt(5); B is 0, so that nothing changes yet.
         bound = columns**-0.5
         a = network.random.uniform(-bound, bound, (lora.rank, columns))
         self.a = network.parameter(f"{name}.lora_A", a)
@@ -149,7 +149,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         _check(config, checkpoint.path)
         self._checkpoint, self._lora, self._quantized = checkpoint, lora, quantized
         self.random = np.random.default_rng(seed)
-        # What learns, under the names of Hugging Face: cells give names of their own.
+        # These learn, under the names of Hugging Face: cells give names of their own.
         self._learning: list[tuple[str, Parameter]] = []
         factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
         tables = rope_tables(config, context or config.context, factors)
