@@ -124,11 +124,11 @@ def named_padding(
     if name not in ("same", "valid"):
         raise ValueError(f"{op}: padding must be 'same', 'valid' or numbers, got {name!r}")
     pads: list[int] = []
-    for size, taps, step, apart in zip(dims, kernel, stride, dilation, strict=False):
-        if name == "valid" or taps is None or taps < 0:
+    for size, offsets, step, apart in zip(dims, kernel, stride, dilation, strict=False):
+        if name == "valid" or offsets is None or offsets < 0:
             pads += [0, 0]
             continue
-        total = apart * (taps - 1)
+        total = apart * (offsets - 1)
         if step > 1:
             if size is None or size < 0:
                 raise ValueError(f"{op}: padding 'same' with a stride needs an x whose sizes are known, or numbers")
@@ -147,7 +147,9 @@ def placement(
     if isinstance(padding, str):
         dims = slice(1, 3) if data_format == "NHWC" else slice(2, 4)
         pads = named_padding(padding, x[dims], weight[dims], strides, dilations, op)
-        if padding == "same" and (-2 in (*x, *weight) or any(taps is None or taps < 0 for taps in weight[dims])):
+        if padding == "same" and (
+            -2 in (*x, *weight) or any(offsets is None or offsets < 0 for offsets in weight[dims])
+        ):
             raise ValueError(f"{op}: padding 'same' needs a weight whose sizes are known, and the rank of x")
     else:
         pads = numbers("padding", padding, (2, 4), 0, op)

@@ -19,7 +19,7 @@ import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.benchmarks.harness import TOLERANCES, Sampling, repeat, warm_up
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
-from ms_ascend_ops.benchmarks.networks.subject import Phase, build
+from ms_ascend_ops.benchmarks.networks.target import Phase, build
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS, files, opened, training_step
 from numpy.typing import NDArray
 
@@ -114,15 +114,15 @@ def measure(
             come later.
     """
     start = time.perf_counter()
-    subject = build(name, size, dtype)
-    phases = [phase for phase in subject.phases if wanted(phase.name)]
-    trained = subject.loss is not None and wanted(TRAINING)
+    target = build(name, size, dtype)
+    phases = [phase for phase in target.phases if wanted(phase.name)]
+    trained = target.loss is not None and wanted(TRAINING)
     parts = len(phases) * (1 + task.memory + task.profile) + trained * (1 + task.memory)
     run = _Run(task, Budget(task.seconds - (time.perf_counter() - start), parts), tell, keep)
     for phase in phases:
         run.phase(Row(name, size, dtype, phase.name, phase.items, phase.unit), phase)
     if trained:
-        run.training(Row(name, size, dtype, TRAINING, subject.items, subject.unit))
+        run.training(Row(name, size, dtype, TRAINING, target.items, target.unit))
 
 
 @dataclass

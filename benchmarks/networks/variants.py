@@ -10,7 +10,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
-from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.networks.target import Phase, Target
 from ms_ascend_ops.export import export_mindir, load, optimize_mindir
 from ms_ascend_ops.export.graphs.modes import pynative
 from ms_ascend_ops.samples.network import flat
@@ -58,21 +58,21 @@ def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
     return lambda: flat(network(*inputs))
 
 
-def training_step(subject: Subject, variant: str) -> Callable[[], list[Tensor]]:
+def training_step(target: Target, variant: str) -> Callable[[], list[Tensor]]:
     """A function that makes one step of AdamW with one batch and returns the loss. The network is changed for it.
 
     Training with operators removed is compiled here, since they are removed only for that long.
     """
-    if subject.loss is None:
+    if target.loss is None:
         raise ValueError("it is not trained here")
     level = VARIANTS[variant].level
     if level != "O0":
         with pynative():  # nothing to compile
-            optimize(subject.net, verify=[list(call) for call in subject.verify], level=level)
-    subject.net.set_train(True)
-    parameters = subject.net.trainable_params()
+            optimize(target.net, verify=[list(call) for call in target.verify], level=level)
+    target.net.set_train(True)
+    parameters = target.net.trainable_params()
     optimizer = nn.AdamWeightDecay(parameters, 1e-5)
-    gradient = ms.value_and_grad(subject.loss, None, parameters)
+    gradient = ms.value_and_grad(target.loss, None, parameters)
 
     @ms.jit  # type: ignore[untyped-decorator]
     def step(*batch: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def training_step(subject: Subject, variant: str) -> Callable[[], list[Tensor]]:
         return loss
 
     def run() -> list[Tensor]:
-        return [step(*subject.batch)]
+        return [step(*target.batch)]
 
     if variant == ABLATED:
         with without_operators():

@@ -28,10 +28,10 @@ def main(task: str, arguments: dict[str, str]) -> dict[str, Any]:
 
 
 def _prepared(arguments: dict[str, str]) -> Callable[[], Any]:
-    from ms_ascend_ops.benchmarks.networks import subject, variants
+    from ms_ascend_ops.benchmarks.networks import target, variants
 
     if "mindir" not in arguments:
-        made = subject.build(arguments["network"], arguments["size"], arguments["dtype"])
+        made = target.build(arguments["network"], arguments["size"], arguments["dtype"])
         return variants.training_step(made, arguments["variant"])
     import numpy as np
     from mindspore import Tensor

@@ -91,21 +91,21 @@ def bench_networks(
 
     from ms_ascend_ops.benchmarks import report as operators_report
     from ms_ascend_ops.benchmarks.harness import Sampling
-    from ms_ascend_ops.benchmarks.networks import report, subject
+    from ms_ascend_ops.benchmarks.networks import report, target
     from ms_ascend_ops.benchmarks.networks.measure import Task
     from ms_ascend_ops.benchmarks.networks.sharing import Machine
     from ms_ascend_ops.profiler.report import console as terminal
 
-    chosen = chosen_of("--networks", networks, list(subject.names()))
+    chosen = chosen_of("--networks", networks, list(target.names()))
     dtypes = chosen_of("--dtypes", dtypes, ["float32", "bfloat16", "float16"])
     console = terminal()
     warn_if_busy(console)
     work = []
     for name in chosen:
-        if missing := subject.missing(name):
-            console.print(f"skipped: {subject.client(name).LABEL} ({', '.join(missing)} not installed)", style="yellow")
+        if missing := target.missing(name):
+            console.print(f"skipped: {target.client(name).LABEL} ({', '.join(missing)} not installed)", style="yellow")
             continue
-        known = subject.client(name).SIZES
+        known = target.client(name).SIZES
         if unknown := [size for size in sizes if size not in known]:
             console.print(f"{name} has no size {', '.join(unknown)}, but {', '.join(known)}", style="yellow")
         work += [(name, size, dtype) for size in sizes if size in known for dtype in dtypes]

@@ -85,7 +85,7 @@ class _Layer(nn.Cell):  # type: ignore[misc]
             query = self.head_norms[0](self.products[0](normalized).reshape(tokens, -1, self.size))
             key = self.head_norms[1](self.products[1](normalized).reshape(tokens, -1, self.size))
             value = self.products[2](normalized).reshape(tokens, -1, self.size)
-        query, key = _turned(query, cos, sin), _turned(key, cos, sin)
+        query, key = _rotated(query, cos, sin), _rotated(key, cos, sin)
         keys = ms.ops.scatter_update(self.keys, places, key)
         values = ms.ops.scatter_update(self.values, places, value)
         if mask.shape[1] == tokens:  # a whole prompt: all that it sees is new
@@ -155,6 +155,6 @@ def _parameter(values: Array) -> Parameter:
     return Parameter(tensor_of(values), requires_grad=False)
 
 
-def _turned(x: Any, cos: Any, sin: Any) -> Any:
+def _rotated(x: Any, cos: Any, sin: Any) -> Any:
     first, second = ms.ops.chunk(x, 2, -1)
     return ms.ops.concat((first * cos - second * sin, second * cos + first * sin), -1).astype(x.dtype)

@@ -55,15 +55,15 @@ class _Placement(PrimitiveWithInfer):  # type: ignore[misc]
         self.add_prim_attr("constexpr_prim", True)
 
     def __call__(self, x: Tensor, weight: Tensor, *arguments: Any) -> tuple[int, ...]:
-        sizes, taps = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
-        return convolution.placement(sizes, taps, *arguments)
+        sizes, kernel = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
+        return convolution.placement(sizes, kernel, *arguments)
 
     def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:
-        sizes, taps = (
+        sizes, kernel = (
             tuple(tensor["shape"]) if isinstance(tensor["dtype"], ms.dtype.TensorType) else ()
             for tensor in arguments[:2]
         )
-        value = convolution.placement(sizes, taps, *(argument["value"] for argument in arguments[2:]))
+        value = convolution.placement(sizes, kernel, *(argument["value"] for argument in arguments[2:]))
         return {"dtype": None, "shape": None, "value": value}
 
 

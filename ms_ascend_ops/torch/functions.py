@@ -150,8 +150,8 @@ def conv2d_group_norm(
 
 def _placement(op: str, x: Tensor, weight: Tensor, *arguments: Any) -> tuple[int, ...]:
     """The first attributes of convolutions: strides, padding on each side, dilations."""
-    sizes, taps = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
-    return placement(sizes, taps, op, *arguments)
+    sizes, kernel = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
+    return placement(sizes, kernel, op, *arguments)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

@@ -198,8 +198,8 @@ def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
             rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
             bounds = torch.arange(len(dense) // side, dtype=torch.int32, device=dy.device)
             column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
-            turned = sparse[order] if side == 1 else sparse[order].transpose(1, 2).contiguous()
-            found["dense"] = _kernel(name)(column_ends, rows[order], turned, dy)
+            transposed = sparse[order] if side == 1 else sparse[order].transpose(1, 2).contiguous()
+            found["dense"] = _kernel(name)(column_ends, rows[order], transposed, dy)
         return found
 
     return compose
@@ -293,7 +293,7 @@ def _conv2d_group_norm(call: Call) -> Gradients:
 
 
 def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], convolution: Callable[..., Any]) -> Tensor:
-    """Convolutions of dy with the taps of the kernel that reach every stride-th place of x, put together."""
+    """Convolutions of dy with the kernel offsets that reach every stride-th pixel of x, put together."""
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     dim = 1 if last else 2  # of rows
     outs, ins = weight.shape[0] // groups, weight.shape[3 if last else 1] * groups
@@ -306,11 +306,11 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
         if part is None:
             continue
         row, row_step, col, col_step, changed = part
-        taps = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
+        offsets = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
         # The shape that it had with input channels before output channels; the kernel reads it as it lies.
-        swapped = (ins, *taps.shape[1:3], outs) if last else (ins, outs, *taps.shape[2:])
-        taps = taps.contiguous().view(swapped)
-        found = convolution(dy, taps, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
+        swapped = (ins, *offsets.shape[1:3], outs) if last else (ins, outs, *offsets.shape[2:])
+        offsets = offsets.contiguous().view(swapped)
+        found = convolution(dy, offsets, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
         if strides == (1, 1):
             return found  # type: ignore[no-any-return]
         if dx is None:
@@ -399,10 +399,10 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
     if call.needs("qkv"):
         found["qkv"] = _kernel("qkv_rotary_embedding_grad")(*douts, cos, sin, *call.attributes.values())
     if call.needs("cos", "sin"):
-        turned = call.attributes["q_heads"] + call.attributes["k_heads"]
+        rotated = call.attributes["q_heads"] + call.attributes["k_heads"]
         heads_first = call.attributes["layout"] == "BNSD"
         dy = torch.cat([d.float().transpose(1, 2) if heads_first else d.float() for d in douts[:2]], 2)
-        found |= _tables(call["qkv"][:, :, :turned], dy, cos, sin, 1, call.attributes)
+        found |= _tables(call["qkv"][:, :, :rotated], dy, cos, sin, 1, call.attributes)
     return found
 
 

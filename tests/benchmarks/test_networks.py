@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from mindspore import Tensor
 from ms_ascend_ops.benchmarks.harness import Sampling
-from ms_ascend_ops.benchmarks.networks import measure, plots, report, subject, variants
+from ms_ascend_ops.benchmarks.networks import measure, plots, report, target, variants
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
 from ms_ascend_ops.benchmarks.networks.measure import Row, Series, Task
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
@@ -87,13 +87,13 @@ def test_functions_do_nothing_within_the_block_only():
 
 
 def test_every_network_says_what_it_needs_and_has_a_tiny_size():
-    assert "llama" in subject.names()
-    for name in subject.names():
-        client = subject.client(name)
+    assert "llama" in target.names()
+    for name in target.names():
+        client = target.client(name)
         assert client.LABEL
         assert "tiny" in client.SIZES
     with pytest.raises(ValueError, match="llama has the sizes tiny, small"):
-        subject.build("llama", "huge", "float32")
+        target.build("llama", "huge", "float32")
 
 
 def test_a_phase_is_measured_in_all_variants():
@@ -344,7 +344,7 @@ def test_a_network_that_fails_is_named_and_the_others_are_measured(command, meas
 
 
 def test_a_network_that_is_not_installed_is_skipped(command, monkeypatch):
-    monkeypatch.setattr(subject.client("mindcv_vit"), "NEEDS", ("no_such_package",))
+    monkeypatch.setattr(target.client("mindcv_vit"), "NEEDS", ("no_such_package",))
     result = command("--networks", "mindcv_vit")
     assert result.exit_code == 1
     assert "skipped: ViT (mindcv) (no_such_package not installed)" in result.output

@@ -10,7 +10,7 @@ from types import ModuleType
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.networks.target import Phase, Target
 
 LABEL = "LLaMA (examples/llama.py)"
 NEEDS = ()
@@ -47,7 +47,7 @@ class _Scores(nn.Cell):  # type: ignore[misc]
         return self.net(input_ids)
 
 
-def build(size: dict[str, int], dtype: str) -> Subject:
+def build(size: dict[str, int], dtype: str) -> Target:
     """`size` is that of a LlamaConfig, with the lengths of prompt and cache."""
     llama = example()
     sizes = dict(size)
@@ -72,7 +72,7 @@ def build(size: dict[str, int], dtype: str) -> Subject:
         logits, _ = net(ids[:, :-1])
         return ops.cross_entropy(logits.reshape(-1, config.vocab_size).astype(ms.float32), ids[:, 1:].reshape(-1))
 
-    return Subject(
+    return Target(
         net,
         (
             Phase(f"prefill 1x{length}", _Scores(net), (ids,), length),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
-from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.networks.target import Phase, Target
 
 LABEL = "ViT (mindcv)"
 NEEDS = ("mindcv",)
@@ -17,7 +17,7 @@ SIZES = {
 BATCH = 2
 
 
-def build(size: dict[str, int], dtype: str) -> Subject:
+def build(size: dict[str, int], dtype: str) -> Target:
     """`size`: arguments of VisionTransformer."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
@@ -33,4 +33,4 @@ def build(size: dict[str, int], dtype: str) -> Subject:
         return ops.cross_entropy(net(images), labels)
 
     phases = (Phase(f"forward {BATCH}x{size['image_size']}x{size['image_size']}", net, (images,), BATCH, "images"),)
-    return Subject(net, phases, ((images,),), loss, (images, labels), BATCH, "images")
+    return Target(net, phases, ((images,),), loss, (images, labels), BATCH, "images")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.networks.target import Phase, Target
 
 LABEL = "Llama (mindone.transformers)"
 NEEDS = ("mindone", "transformers")
@@ -26,7 +26,7 @@ class _Scores(nn.Cell):  # type: ignore[misc]
         return self.net(input_ids, use_cache=False, return_dict=False)[0]
 
 
-def build(size: dict[str, int], dtype: str) -> Subject:
+def build(size: dict[str, int], dtype: str) -> Target:
     """`size`: that of a LlamaConfig, and the length of the prompt."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
@@ -60,4 +60,4 @@ def build(size: dict[str, int], dtype: str) -> Subject:
         Phase(f"prefill 1x{length}", net, (ids,), length),
         Phase("one token, no cache", net, (ids[:, :1],)),
     )
-    return Subject(net, phases, ((ids,), (ids[:, :1],)), loss, (batch,), 2 * length)
+    return Target(net, phases, ((ids,), (ids[:, :1],)), loss, (batch,), 2 * length)

@@ -7,7 +7,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.networks.target import Phase, Target
 
 LABEL = "UNet2DModel (mindone.diffusers)"
 NEEDS = ("mindone", "transformers")
@@ -37,7 +37,7 @@ class _NormPart(nn.Cell):  # type: ignore[misc]
         return ops.silu(self.second(ops.silu(self.first(x))))
 
 
-def build(size: dict[str, Any], dtype: str) -> Subject:
+def build(size: dict[str, Any], dtype: str) -> Target:
     """`size`: channels, groups and sample size of the UNet; channels and sample size of the block."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
@@ -80,4 +80,4 @@ def build(size: dict[str, Any], dtype: str) -> Subject:
         Phase(f"ResnetBlock2D 2x{channels}x{side}x{side}", block, (x, embedding), 2, "images"),
         Phase(f"its GroupNorm + SiLU 2x{channels}x{side}x{side}", _NormPart(block), (x,), 2, "images"),
     )
-    return Subject(net, phases, ((sample, timestep),), loss, (sample, timestep, noise), 2, "images")
+    return Target(net, phases, ((sample, timestep),), loss, (sample, timestep, noise), 2, "images")

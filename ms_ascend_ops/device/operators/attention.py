@@ -429,24 +429,24 @@ def fused_infer_attention_score(
 
 def rotary_position_embedding(x: Array, cos: Array, sin: Array, mode: int) -> Array:
     """Mode 0: halves, 1: neighbours."""
-    return x * cos + _turned(x, mode) * sin
+    return x * cos + _rotated(x, mode) * sin
 
 
 def rotary_position_embedding_grad(
     dy: Array, cos: Array, sin: Array, x: Array | None, mode: int, *, outputs: list[Tensor]
 ) -> tuple[Array, Array | None, Array | None]:
-    dx: Array = dy * cos - _turned(dy * sin, mode)
+    dx: Array = dy * cos - _rotated(dy * sin, mode)
     if x is None:
         return dx, None, None
     axes = tuple(axis for axis in range(dy.ndim) if cos.shape[axis] == 1 and dy.shape[axis] != 1)
-    return dx, (dy * x).sum(axes, keepdims=True), (dy * _turned(x, mode)).sum(axes, keepdims=True)
+    return dx, (dy * x).sum(axes, keepdims=True), (dy * _rotated(x, mode)).sum(axes, keepdims=True)
 
 
 def apply_rotary_pos_emb(query: Array, key: Array, cos: Array, sin: Array, _layout: int) -> tuple[Array, Array]:
     return rotary_position_embedding(query, cos, sin, 0), rotary_position_embedding(key, cos, sin, 0)
 
 
-def _turned(x: Array, mode: int) -> Array:
+def _rotated(x: Array, mode: int) -> Array:
     """Return what the sine of each element is multiplied with."""
     if mode == 0:
         one, other = np.split(x, 2, -1)

@@ -16,8 +16,8 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 def cumprod_of(x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> Array:
     dim = int(axis.reshape(()))
-    turned = np.flip(x, dim) if reverse else x
-    product = np.cumprod(turned, dim)
+    flipped = np.flip(x, dim) if reverse else x
+    product = np.cumprod(flipped, dim)
     if exclusive:
         product = np.roll(product, 1, dim)
         np.moveaxis(product, dim, 0)[0] = 1

@@ -27,9 +27,9 @@ def split_of(x: Array, split_dim: int = 0, *, outputs: list[list[Tensor]]) -> li
 
 def cumsum_of(x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> Array:
     dim = int(axis.reshape(()))
-    turned = np.flip(x, dim) if reverse else x
-    total = np.cumsum(turned, dim)
-    total = total - turned if exclusive else total
+    flipped = np.flip(x, dim) if reverse else x
+    total = np.cumsum(flipped, dim)
+    total = total - flipped if exclusive else total
     return np.flip(total, dim) if reverse else total
 
 

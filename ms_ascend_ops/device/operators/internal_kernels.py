@@ -138,10 +138,10 @@ def rotary(
     rows = np.concatenate([np.arange(n) for n in counts]) if sum(counts) == tokens else np.arange(tokens)
     cos, sin = (x.reshape(-1, size)[rows][:, None] for x in (cos, sin))
 
-    def turned(x: Array) -> Array:
+    def rotated(x: Array) -> Array:
         return rotary_position_embedding(x.reshape(tokens, -1, size), cos, sin, cos_format % 2).reshape(x.shape)
 
-    return turned(query), turned(key)
+    return rotated(query), rotated(key)
 
 
 def flash_attention(

@@ -88,7 +88,7 @@ def read_gguf(path: Path) -> Checkpoint:
     config.check(str(path))
     names = {_name(tensor, config): tensor for tensor in file.tensors if tensor not in (_LONG, _SHORT)}
     places = places_of(config, path, {name: file.tensors[tensor].shape for name, tensor in names.items()}, {})
-    # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
+    # llama.cpp's converter puts the pairs that are rotated together next to each other, in files of this architecture.
     permuted = {
         f"model.layers.{layer}.self_attn.{part}"
         for layer in range(config.layers if file.fields["general.architecture"] == "llama" else 0)

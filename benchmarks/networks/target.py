@@ -15,7 +15,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from ms_ascend_ops.benchmarks.networks import clients
 
-__all__ = ["Phase", "Subject", "build", "client", "missing", "names"]
+__all__ = ["Phase", "Target", "build", "client", "missing", "names"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Subject:
+class Target:
     """A network in one size. `loss(*batch)` is what a training step lowers; None if it is not trained here."""
 
     net: nn.Cell
@@ -60,7 +60,7 @@ def missing(name: str) -> list[str]:
     return [package for package in client(name).NEEDS if package not in sys.modules and find_spec(package) is None]
 
 
-def build(name: str, size: str, dtype: str) -> Subject:
+def build(name: str, size: str, dtype: str) -> Target:
     """A network with its parameters.
 
     Raises:
@@ -69,5 +69,5 @@ def build(name: str, size: str, dtype: str) -> Subject:
     module: Any = client(name)
     if size not in module.SIZES:
         raise ValueError(f"{name} has the sizes {', '.join(module.SIZES)}, got {size}")
-    made: Subject = module.build(module.SIZES[size], dtype)
+    made: Target = module.build(module.SIZES[size], dtype)
     return made
