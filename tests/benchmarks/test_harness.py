@@ -23,9 +23,10 @@ def _usual_threads():
     native().set_thread_num(0)
 
 
-def small(shape):
-    """The smallest of the operator's own shapes, rows and columns cut."""
-    return (3, 33) if len(shape) == 2 else shape
+def small_cases(name, dtypes):
+    cases, _ = all_cases([name], dtypes, [operator(name.removesuffix("_grad")).small_shapes[0]])
+    assert cases
+    return cases
 
 
 def test_what_is_measured_is_an_operator():
@@ -60,10 +61,7 @@ def test_every_gradient_is_measured():
 
 @pytest.mark.parametrize("name", PASSES)
 def test_every_case_runs_in_every_dtype(name):
-    shape = min(operator(name.removesuffix("_grad")).shapes, key=np.prod)
-    cases, _ = all_cases([name], DTYPES, [small(shape)])
-    assert cases
-    for case in cases:
+    for case in small_cases(name, DTYPES):
         outcome = measure(case, ["copy", "library"], 2, SHORT, lambda _: None)
         assert all(result.seconds for result in outcome.results.values()), outcome.results
 
@@ -71,13 +69,12 @@ def test_every_case_runs_in_every_dtype(name):
 @pytest.mark.parametrize("name", PASSES)
 def test_the_compositions_compute_what_our_kernels_do(name):
     """Every provider that is installed; another library may have no kernel for a dtype, float32 all have."""
-    shape = min(operator(name.removesuffix("_grad")).shapes, key=np.prod)
     providers = ["torch", "onnx"]  # torch.compile takes long; it is torch's function
     if f"{name}_grad" not in PASSES:  # the graph of a gradient holds its forward
         providers.append("stock")
     if PASSES.index(name) % 8 == 0:  # ours in MindSpore: tests/ops has every operator
         providers += ["mindspore", "pynative"]
-    for case in all_cases([name], ["float32"], [small(shape)])[0]:
+    for case in small_cases(name, ["float32"]):
         outcome = measure(case, providers, 2, SHORT, lambda _: None)
         for provider, result in outcome.results.items():
             missing = ("not installed", "ONNX Runtime has no gradients", "no composition for ONNX Runtime")

@@ -249,13 +249,13 @@ def test_busy_and_late(narrow, held, monkeypatch):
     assert narrow.post(COMPLETIONS, LONG | {"max_tokens": 2}).status_code == 200
 
 
-def test_late_within_a_stream(narrow, held, monkeypatch):
+def test_late_within_a_stream(narrow, monkeypatch):
     """The status is out: the error is the last event, as OpenAI's client expects it."""
-    tell = Generation._text
-    # Its 30 s have passed when the first words are there.
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 30 * held.words.is_set())
+    tell, told = Generation._text, threading.Event()
+    # Its 30 s have passed when the first words are told.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 30 * told.is_set())
     monkeypatch.setattr(language, "time", clock)
-    monkeypatch.setattr(Generation, "_text", lambda self, piece: (held.words.set(), tell(self, piece)))
+    monkeypatch.setattr(Generation, "_text", lambda self, piece: (told.set(), tell(self, piece))[1])
     answer = narrow.post(COMPLETIONS, LONG | {"max_tokens": 200, "stream": True})
     assert answer.status_code == 200
     assert re.search(r'data: {"error": {"message": "the answer was not complete within 30 s"', answer.text)
