@@ -129,9 +129,9 @@ def _described() -> Iterator[_Place]:
 def _methods() -> Iterator[_Place]:
     for name, method in vars(private("TensorPy")).items():
         plain = name.strip("_")
-        computes = name in _OPERATORS or (name == plain and name not in _NO_PRIMITIVES)
+        computes = name in _OPERATORS or name in _IN_PLACE or (name == plain and name not in _NO_PRIMITIVES)
         if computes and type(method).__name__ in _COMPILED:
-            yield Tensor, name, _OPERATORS.get(name) or _describer(plain)
+            yield Tensor, name, _IN_PLACE.get(name) or _OPERATORS.get(name) or _describer(plain)
 
 
 def _overloads() -> Iterator[_Place]:
@@ -166,14 +166,16 @@ def _recorded(
     context: _Recording, describe: Callable[..., _Described | None], original: Callable[..., Any]
 ) -> Callable[..., Any]:
     """The function; where nothing is recorded while it runs, the call itself is."""
+    writes = describe in _IN_PLACE.values()
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         before = context.count
+        given = tuple(map(_copied, arguments)) if writes and not context.pausing else arguments
         result = original(*arguments, **keywords)
         if context.count != before or context.pausing or not _has_tensor(result):
             return result
         context.count += 1
-        described = describe(*arguments, **keywords)
+        described = describe(*given, **keywords)
         return result if described is None else context.record(described[0], result, described[1])
 
     return call
@@ -203,6 +205,11 @@ def _dispatched_run(context: _Recording, original: Callable[..., Any]) -> Callab
         return context.passed_on
 
     return run
+
+
+def _copied(value: Any) -> Any:
+    """What a tensor holds before it is written to, which is what a mode knows it by."""
+    return Tensor(value.asnumpy().copy()) if isinstance(value, Tensor) else value
 
 
 def _has_tensor(value: Any) -> bool:
@@ -245,10 +252,6 @@ def _of_two(tensors: str, scalar: str) -> Callable[..., _Described]:
     return describe
 
 
-def _in_place(primitive: str) -> Callable[..., _Described]:
-    return lambda x, other: (primitive, (x, other))
-
-
 def _matrix_product(x: Tensor, other: Tensor) -> _Described:
     return "MatMulExt", (x, other)
 
@@ -286,10 +289,18 @@ _OPERATORS: dict[str, Callable[..., _Described | None]] = {
     "__sub__": _METHODS["sub"],
     "__mul__": _METHODS["mul"],
     "__pow__": _METHODS["pow"],
-    "__iadd__": _in_place("InplaceAddExt"),
-    "__isub__": _in_place("InplaceSubExt"),
-    "__imul__": _in_place("InplaceMul"),
-    "__itruediv__": _in_place("InplaceDiv"),
+}
+
+# Methods of Tensor that write to it: where MindSpore has primitives for that, which is on an NPU.
+_IN_PLACE: dict[str, Callable[..., _Described | None]] = {
+    name: _of_two(tensors, scalar)
+    for names, tensors, scalar in (
+        (("add_", "__iadd__"), "InplaceAddExt", "InplaceAddsExt"),
+        (("sub_", "__isub__"), "InplaceSubExt", "InplaceSubScalar"),
+        (("mul_", "__imul__"), "InplaceMul", "InplaceMuls"),
+        (("div_", "__itruediv__"), "InplaceDiv", "InplaceDivs"),
+    )
+    for name in names
 }
 
 # Methods of a Tensor that are about where it is kept.

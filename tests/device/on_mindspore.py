@@ -242,7 +242,7 @@ def substitution() -> str:
 
 
 class Summed(nn.Cell):  # type: ignore[misc]
-    """A sum in place in front of a norm, as decoders have it."""
+    """A sum and a product in place in front of a norm, as decoders have it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,6 +252,7 @@ class Summed(nn.Cell):  # type: ignore[misc]
     def construct(self, x):  # type: ignore[no-untyped-def]
         y = self.dense(x)
         y += x
+        y.mul_(0.5)
         return self.weight * (y * ops.rsqrt((y**2).mean(-1, keep_dims=True) + 1e-6)) + y
 
 
