@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from ms_ascend_ops.device.stubs import LIBRARY as STUBS
 from ms_ascend_ops.device.stubs import make_stubs
 from ms_ascend_ops.library import LIBRARY
 from ms_ascend_ops.profiler.chip import Chip, load_chip
@@ -32,6 +33,9 @@ _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
 # MindSpore's inference needs the threads that a host of an NPU has: this makes it believe in as many cores as below.
 _HOST_CORES = HOME / "lib64/host/libms_ascend_host_cores.so"
 _MANY_CORES = 32
+
+# The CANN that a MindSpore asks for (of a later one it warns, and waits for some seconds), and the folder's name.
+_CANN = {"2.7.2": ("8.5", "cann"), "2.7.": ("8.3", "latest"), "2.8.": ("8.5", "cann"), "2.9.": ("9.0", "cann")}
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -111,6 +115,7 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
         result.setdefault("MS_SUBMODULE_LOG_v", _QUIET)
     return result | {
         "LD_LIBRARY_PATH": ":".join(libraries),
+        "PATH": ":".join([*_without_cann(given, "PATH"), str(home / "compiler/ccec_compiler/bin")]),
         "PYTHONPATH": ":".join(python_path),
         "ASCEND_HOME_PATH": str(home),
         "ASCEND_TOOLKIT_HOME": str(home),
@@ -168,12 +173,18 @@ def _settings(settings: Settings, chip: Chip) -> dict[str, str]:
 
 
 def _home(stubs: Path) -> Path:
-    """Return CANN's folder. MindSpore 2.7 looks for one that is called `latest` and has `opp_kernel` beside `opp`."""
-    if not (find_spec("mindspore") and metadata.version("mindspore").startswith("2.7.")):
+    """Return CANN's folder: one that has the version which the installed MindSpore asks for.
+
+    It is called `cann`, or `latest`, as each looks for, with `opp_kernel` beside `opp` for that.
+    """
+    asked = metadata.version("mindspore") if find_spec("mindspore") else ""
+    cann, name = next((found for start, found in _CANN.items() if asked.startswith(start)), ("", ""))
+    if not cann:
         return HOME
-    home = stubs / "latest"
+    home = stubs / name
     home.mkdir(exist_ok=True)
-    for name, target in [*((path.name, path) for path in HOME.iterdir()), ("opp_kernel", HOME / "opp")]:
+    own = {"compiler": HOME / "compiler" / cann, "opp_kernel": HOME / "opp"}
+    for name, target in ({path.name: path for path in HOME.iterdir()} | own).items():
         with suppress(FileExistsError):
             (home / name).symlink_to(target)
     return home
@@ -196,7 +207,7 @@ def _is_cann(path: str) -> bool:
 
 
 def _is_ours(path: str) -> bool:
-    return _below(path, [str(HOME)]) or Path(path, "libms_ascend_ops_stubs.so").exists()
+    return any(_below(one, [str(HOME)]) for one in (path, f"{path}/lib64")) or Path(path, STUBS).exists()
 
 
 def _below(path: str, folders: list[str]) -> bool:

@@ -2,4 +2,6 @@
 
 from types import SimpleNamespace
 
-sys_version = SimpleNamespace(__sys_version__="@DEVICE_CANN_VERSION@")
+from te import version
+
+sys_version = SimpleNamespace(__sys_version__=version.version)
