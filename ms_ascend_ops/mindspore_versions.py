@@ -104,6 +104,12 @@ FAULTS = (
         " stock construct for bfloat16, and gradients take zeros_like and ones_like of this module",
     ),
     Fault(
+        "SoftplusExt on a CPU",
+        (2, 7),
+        (2, 9),
+        "none: mint.nn.functional.softplus has no kernel; ops.Softplus has",
+    ),
+    Fault(
         "SplitWithSize on a CPU",
         (2, 7),
         (2, 7),
