@@ -133,6 +133,10 @@ def top_k_of(x: Array, k: Array, dim: int = -1, largest: int = 1) -> tuple[Array
     return reductions.topk(x, int(k.reshape(())), dim, bool(largest), True)
 
 
+def cdist_of(x1: Array, x2: Array, p: float = 2.0) -> Array:
+    return reductions.norm(x1 - x2, p, [-1], False)  # MindSpore repeats each for the rows of the other
+
+
 def scatter_nd(indices: Array, updates: Array, _shape: Array, *, outputs: list[Tensor]) -> Array:
     result = np.zeros(outputs[0].shape, updates.dtype)
     np.add.at(result, tuple(np.moveaxis(indices, -1, 0)), updates)

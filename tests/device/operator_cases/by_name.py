@@ -227,6 +227,9 @@ CASES = {
         reduction="none",
     ),
     "BroadcastTo": fixed([tensor(3, 1), _numbers(2, 3, 4)], lambda x, _: x + np.zeros((2, 3, 4))),
+    "Cdist": fixed(
+        [tensor(3, 2, 4), tensor(3, 2, 4)], lambda x, y: (np.abs(x - y) ** 3).sum(-1) ** (1 / 3), p=3.0
+    ),
     "ClipByValue": fixed([X, scalar(-0.5), scalar(0.5)], lambda x, low, high: np.minimum(np.maximum(x, -0.5), 0.5)),
     "Cumprod": fixed(
         [tensor(3), _numbers(0)], lambda x, _: np.array([x[1] * x[2], x[2], 1]), exclusive=1, reverse=1
