@@ -5,9 +5,9 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cover import cover
+from tests.dtypes import FLOATS
 from tests.inputs import draw
-from tests.kernels.test_conv2d import tiles_of_a_chip
-from tests.native import launch
+from tests.native import launch, tiles_of_a_chip
 from tests.reference import conv2d, group_norm
 from tests.reference import conv2d_group_norm as reference
 
@@ -57,7 +57,12 @@ def run(inputs, types, attributes):
     return launch("conv2d_group_norm", inputs, [t, t, g, g, g, t, t], **attributes)
 
 
-def check(case, types, data_format, given, activation):
+def check(case, types, data_format, given, activation, chip):
+    with tiles_of_a_chip(chip):
+        check_accuracy(case, types, data_format, given, activation)
+
+
+def check_accuracy(case, types, data_format, given, activation):
     rng = np.random.default_rng(sum(case[0][:5]))
     attributes = attributes_of(case, data_format, activation)
     (y, z, mean, rstd), rounded = run(tensors(rng, case, data_format, given), types, attributes)
@@ -72,14 +77,40 @@ def check(case, types, data_format, given, activation):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@cover("case", CASES, types=TYPES, data_format=FORMATS, given=[0, 1], activation=["none", "silu", "relu"])
-def test_forward(case, types, data_format, given, activation):
-    check(case, types, data_format, given, activation)
+@cover("case", CASES, types=TYPES, data_format=FORMATS, given=[0, 1], activation=["none", "silu", "relu"], chip=[0, 1])
+def test_forward(case, types, data_format, given, activation, chip):
+    check(case, types, data_format, given, activation, chip)
 
 
 def test_all_queues_at_once():
     """Columns of every second element, and all that can be added: a position of the Unified Buffer has 8 buffers."""
-    check(CASES[4], ("bfloat16", "float32"), "NCHW", 1, "silu")
+    check(CASES[4], ("bfloat16", "float32"), "NCHW", 1, "silu", chip=1)
+
+
+@cover("kinds", ["shift", "residual"], types=TYPES, data_format=FORMATS, chip=[0, 1])
+def test_one_addend(kinds, types, data_format, chip):
+    rng = np.random.default_rng(0)
+    case, dtypes = CASES[9], [types[0], types[0], *[types[1]] * 3, *[types[0]] * 2]
+    inputs = tensors(rng, case, data_format, True)
+    inputs[5 if kinds == "residual" else 6] = None
+    attributes = attributes_of(case, data_format)
+    with tiles_of_a_chip(chip):
+        (_, z, _, _), rounded = launch("conv2d_group_norm", inputs, dtypes, **attributes)
+    golden = reference.convolution(*rounded[:2], *rounded[4:], **attributes)
+    magnitudes = [None if values is None else np.abs(values) for values in rounded]
+    assert_accurate(z, golden, types[0], 8 * reference.convolution(*magnitudes[:2], *magnitudes[4:], **attributes))
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_library_of_conv2d_answers(dtype, data_format):
+    for case in CASES:
+        attributes = attributes_of(case, data_format)
+        inputs = tensors(np.random.default_rng(0), case, data_format, 0)
+        shapes = [None if values is None else values.shape for values in inputs]
+        answers = native().answering_library("conv2d_group_norm", shapes, [dtype] * 7, attributes)
+        plain = reference.convolution_attributes(attributes)
+        assert answers == native().answering_library("conv2d", [*shapes[:2], None], [dtype] * 3, plain)
 
 
 def test_no_samples():
@@ -89,11 +120,12 @@ def test_no_samples():
 
 
 @cover("case", CASES[2:4], types=TYPES[2:], data_format=FORMATS)
-def test_z_is_that_of_conv2d(case, types, data_format):
+@pytest.mark.parametrize("chip", [0, 1])
+def test_z_is_that_of_conv2d(case, types, data_format, chip):
     attributes = attributes_of(case, data_format)
     x, weight, gamma, beta, bias = tensors(np.random.default_rng(0), case, data_format, True)[:5]
     plain = reference.convolution_attributes(attributes)
-    with tiles_of_a_chip():
+    with tiles_of_a_chip(chip):
         (_, z, _, _), _ = run([x, weight, gamma, beta, bias, None, None], types, attributes)
         (of_conv2d,), _ = launch("conv2d", [x, weight, bias], [types[0], *types], **plain)
     np.testing.assert_array_equal(z, of_conv2d)

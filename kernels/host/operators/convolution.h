@@ -32,6 +32,9 @@ struct Convolution {
     int64_t hasBias;                   // of y alone: the gradient of a weight has always that of the bias, floats
     int64_t channelsLast;
     int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
+    // y alone: a value for each channel of each sample, and a tensor like y, which are added before y is rounded.
+    int64_t hasShift;
+    int64_t hasResidual;
 };
 
 // Tensors that are results are written. `bias`: null without one.
@@ -40,6 +43,8 @@ struct ConvolutionTensors {
     void* weight;
     void* bias;
     void* y;
+    void* shift = nullptr;
+    void* residual = nullptr;
 };
 
 // Runs it. False: the library has nothing that is ahead of the kernel.

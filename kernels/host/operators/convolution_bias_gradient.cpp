@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "operators/element_type.h"
-#include "simd/convert.h"
-
 namespace AscendC {
 namespace host {
 namespace convolutions {
@@ -44,23 +41,13 @@ void BiasSum::Run(State& state, const char* dy, float* dbias) const
     });
 }
 
-const float* BiasSum::Floats(const char* from, int64_t count, float* buffer) const
-{
-    if (type_ == DataType::FLOAT32) {
-        return reinterpret_cast<const float*>(from);
-    }
-    const auto length = static_cast<uint32_t>(count);
-    Convert(reinterpret_cast<char*>(buffer), ElementType::FLOAT, length, from, ElementOf(type_), length, 1, length);
-    return buffer;
-}
-
 double BiasSum::SumOf(const char* plane) const
 {
     double total = 0;
     for (int64_t begin = 0; begin < plane_; begin += PIECE) {
         float buffer[PIECE];
         const int64_t count = std::min(PIECE, plane_ - begin);
-        const float* const values = Floats(plane + begin * SizeOf(type_), count, buffer);
+        const float* const values = AsFloats(plane + begin * SizeOf(type_), type_, count, buffer);
         float lanes[LANES] = {};
         int64_t i = 0;
         for (; i + LANES <= count; i += LANES) {
@@ -93,7 +80,7 @@ void BiasSum::RunLast(State& state, const char* dy, float* dbias) const
         for (int64_t begin = block * blockRows_; begin < end; begin += ROWS) {
             std::fill_n(few, channels_, 0.0f);
             for (int64_t row = begin; row < std::min(end, begin + ROWS); ++row) {
-                const float* const values = Floats(dy + row * rowBytes, channels_, few + channels_);
+                const float* const values = AsFloats(dy + row * rowBytes, type_, channels_, few + channels_);
                 for (int64_t i = 0; i < channels_; ++i) {
                     few[i] += values[i];
                 }

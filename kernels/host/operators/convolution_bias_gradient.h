@@ -25,8 +25,6 @@ private:
     static constexpr int64_t LANES = 16;
     static constexpr int64_t PIECE = ROWS * LANES;
 
-    // Returns so many elements as floats, in `buffer` if they are others.
-    const float* Floats(const char* from, int64_t count, float* buffer) const;
     double SumOf(const char* plane) const;
     void RunLast(State& state, const char* dy, float* dbias) const;
 

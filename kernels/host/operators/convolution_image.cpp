@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "operators/convolution_addends.h"
 #include "operators/convolution_primitive.h"
 
 namespace AscendC {
@@ -23,13 +24,17 @@ public:
         const Shape y = ImageShape(c, c.outChannels, c.outHeight, c.outWidth);
         const Shape bias{1, {c.outChannels}, {0}};
         hasBias_ = !isX_ && c.hasBias != 0;
+        hasAddends_ = Addends::AreIn(c);
+        if (hasAddends_) {
+            addends_.Create(c, bytes);
+        }
         name = "oneDNN " + NameOf(chosen.desc);
         return x_.Create(x, c.type, chosen.type, WantedBy(chosen.desc, QUERY_SRC + (isX_ ? QUERY_DIFF : 0)), isX_,
                          bytes) &&
                weight_.Create(WeightShape(c), c.type, chosen.type, WantedBy(chosen.desc, QUERY_WEIGHTS), false,
                               bytes) &&
-               y_.Create(y, c.type, chosen.type, WantedBy(chosen.desc, QUERY_DST + (isX_ ? QUERY_DIFF : 0)), !isX_,
-                         bytes) &&
+               y_.Create(y, c.type, TypeOfY(c, chosen.type), WantedBy(chosen.desc, QUERY_DST + (isX_ ? QUERY_DIFF : 0)),
+                         !isX_, bytes) &&
                (!hasBias_ || bias_.Create(bias, c.biasType, F32, AsItLies(bias, F32).get(), false, bytes));
     }
 
@@ -40,9 +45,18 @@ public:
                                           {ARGUMENT_WEIGHTS, weight_.order.Inner()},
                                           {ARGUMENT_DST + diff, y_.order.Inner()},
                                           {ARGUMENT_BIAS, bias_.order.Inner()}};
-        return x_.Begin(state, tensors.x) && weight_.Begin(state, tensors.weight) && y_.Begin(state, tensors.y) &&
-               (!hasBias_ || bias_.Begin(state, tensors.bias)) && primitive_.Run(state, arguments, hasBias_ ? 4 : 3) &&
-               x_.End(state) && y_.End(state);
+        if (!x_.Begin(state, tensors.x) || !weight_.Begin(state, tensors.weight) || !y_.Begin(state, tensors.y) ||
+            (hasBias_ && !bias_.Begin(state, tensors.bias)) || !primitive_.Run(state, arguments, hasBias_ ? 4 : 3) ||
+            !x_.order.End(state) || !y_.order.End(state)) {
+            return false;
+        }
+        x_.elements.End(state);
+        if (hasAddends_) {
+            addends_.Run(state, y_.elements.Plain(), tensors);
+        } else {
+            y_.elements.End(state);
+        }
+        return true;
     }
 
 private:
@@ -57,18 +71,12 @@ private:
             return order.Create(AsItLies(shape, primitiveType).get(), wanted, isResult, bytes);
         }
         bool Begin(State& state, void* data) { return order.Begin(state, elements.Begin(state, data)); }
-        bool End(State& state) const
-        {
-            if (!order.End(state)) {
-                return false;
-            }
-            elements.End(state);
-            return true;
-        }
     };
 
     bool isX_ = false;
     bool hasBias_ = false;
+    bool hasAddends_ = false;
+    Addends addends_;
     Primitive primitive_;
     Operand x_, weight_, y_, bias_;
 };

@@ -30,6 +30,16 @@ char* State::Memory(size_t needed)
     return memory;
 }
 
+const float* AsFloats(const char* from, DataType type, int64_t count, float* buffer)
+{
+    if (type == DataType::FLOAT32) {
+        return reinterpret_cast<const float*>(from);
+    }
+    const auto length = static_cast<uint32_t>(count);
+    Convert(reinterpret_cast<char*>(buffer), ElementType::FLOAT, length, from, ElementOf(type), length, 1, length);
+    return buffer;
+}
+
 void Elements::Create(int64_t size, DataType type, int primitiveType, bool isResult, size_t& bytes)
 {
     size_ = size;

@@ -34,6 +34,9 @@ struct State {
     char* Memory(size_t needed);
 };
 
+// Returns so many elements as floats, in `buffer` if they are others.
+const float* AsFloats(const char* from, DataType type, int64_t count, float* buffer);
+
 // Holds a tensor of the caller's. Where a primitive computes with floats, they are made of other elements first.
 class Elements {
 public:
@@ -41,6 +44,7 @@ public:
     // Returns where they are.
     char* Begin(State& state, void* data);
     void End(State& state) const;
+    char* Plain() const { return plain_; }
 
 private:
     void Convert(State& state) const;

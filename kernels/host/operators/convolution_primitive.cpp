@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "operators/convolution_addends.h"
+
 namespace AscendC {
 namespace host {
 namespace convolutions {
@@ -32,11 +34,16 @@ MemoryDesc WantedBy(const OwnedPrimitiveDesc& desc, int query)
     return OneDnn::Functions().primitiveDescQueryMemory(desc.get(), query, 0);
 }
 
+int TypeOfY(const Convolution& c, int type)
+{
+    return Addends::AreIn(c) ? F32 : type;
+}
+
 OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type, MemoryDesc weight)
 {
     const auto& f = OneDnn::Functions();
     const OwnedDesc x = InFormat(ImageShape(c, c.channels, c.height, c.width), choice.x, type);
-    const OwnedDesc y = InFormat(ImageShape(c, c.outChannels, c.outHeight, c.outWidth), choice.y, type);
+    const OwnedDesc y = InFormat(ImageShape(c, c.outChannels, c.outHeight, c.outWidth), choice.y, TypeOfY(c, type));
     const int weightType = c.result == ConvolutionResult::DWEIGHT ? F32 : type;
     const OwnedDesc anyWeight = InFormat(WeightShape(c), Format::ANY, weightType);
     const OwnedDesc bias = AsItLies({1, {c.outChannels}, {0}}, F32);

@@ -49,6 +49,9 @@ private:
 OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type, MemoryDesc weight = nullptr);
 std::string NameOf(const OwnedPrimitiveDesc& desc);
 
+// Returns the type in which a primitive of `type` leaves y: floats where something is added to them.
+int TypeOfY(const Convolution& c, int type);
+
 // Finds the first choice for `whole` that is ahead of the kernel, for a part of it; or null.
 struct Chosen {
     OwnedPrimitiveDesc desc;
