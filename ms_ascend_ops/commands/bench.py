@@ -85,7 +85,8 @@ def bench(
 
     `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
     the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, or than the fastest of PyTorch,
-    torch.compile, ONNX Runtime and SciPy, by more than that, or if the older run has none of the cases.
+    torch.compile, ONNX Runtime and SciPy, by more than that, or if there is nothing to
+    compare with.
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
@@ -206,10 +207,12 @@ def _close(run: dict[str, Any], old: dict[str, Any] | None, tolerance: float) ->
     from ms_ascend_ops.benchmarks import compare as comparison
 
     pairs = comparison.changes(old, run) if old else []
-    slow = [pair for pair in pairs if pair.slower(tolerance)] + list(comparison.behind(run, tolerance))
     if old and not pairs:
         raise click.ClickException("the old run has none of these cases: choose the same --ops, --shapes and --dtypes")
-    if slow:
+    pairs += comparison.beside(run)
+    if not pairs:
+        raise click.ClickException("nothing to compare with: give an older run, or peers and cases of 1 MiB or more")
+    if slow := [pair for pair in pairs if pair.slower(tolerance)]:
         listed = "\n".join(f"  {pair}" for pair in slow)
         raise click.ClickException(f"slower by more than {tolerance:.0%}:\n{listed}")
-    click.echo(f"gate: nothing is slower by more than {tolerance:.0%}")
+    click.echo(f"gate: nothing is slower by more than {tolerance:.0%} ({len(pairs)} compared)")

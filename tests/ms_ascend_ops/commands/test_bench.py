@@ -45,7 +45,7 @@ def test_compare_and_gate(bench, tmp_path):
     assert (tmp_path / "r.png").stat().st_size > 1000
     run = json.loads(path.read_text())
     for time, code, message in [
-        (1e9, 0, "gate: nothing is slower by more than 10%"),
+        (1e9, 0, "gate: nothing is slower by more than 10% (1 compared)"),
         (1e-9, 1, "Error: slower by more than 10%:\n  silu_mul float32 3x33: ours, direct takes"),
     ]:
         run["cases"][0]["providers"]["library"]["median_us"] = time
@@ -62,6 +62,12 @@ def test_a_gate_without_common_cases_fails(bench, tmp_path):
     done = bench("--shapes", "3x34", "--compare", path, "--gate")
     assert done.exit_code == 1
     assert "the old run has none of these cases" in done.output
+
+
+def test_a_gate_with_nothing_to_compare_fails(bench):
+    done = bench("--shapes", "3x34", "--gate")
+    assert done.exit_code == 1
+    assert "nothing to compare with" in done.output
 
 
 def test_an_old_run_that_is_none(bench, tmp_path):
