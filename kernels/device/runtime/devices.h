@@ -65,7 +65,6 @@ private:
     Session* session_ = nullptr;
     int sessionFile_ = -1;
     bool forked_ = false;
-    bool failed_ = false;
     std::string failure_;
 };
 

@@ -98,23 +98,6 @@ HOST_INLINE VF TreeSum(const float* src, uint32_t lanes)
     return lanes <= 32 ? TreeSumOf<32>(src, lanes) + VF{} : TreeSumOf<64>(src, lanes);
 }
 
-// The sums of some rows of up to 64 lanes, `stride` floats apart.
-HOST_INLINE void SumRepeats(float* sums, const float* src, uint32_t lanes, uint32_t stride, uint32_t rows)
-{
-    const auto add = [](VF a, VF b) { return a + b; };
-    uint32_t r = 0;
-    for (; r + W <= rows; r += W) {
-        VF parts[W];
-        for (uint32_t k = 0; k < W; ++k) {
-            parts[k] = TreeSum(src + (r + k) * stride, lanes);
-        }
-        Store(sums + r, FoldedRows(parts, add));
-    }
-    for (; r < rows; ++r) {
-        sums[r] = Folded(TreeSum(src + r * stride, lanes), add);
-    }
-}
-
 }  // namespace HOST_ISA
 }  // namespace host
 }  // namespace AscendC
