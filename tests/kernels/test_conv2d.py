@@ -32,6 +32,7 @@ CASES = [
     # Depthwise, with channels last: tiles of rows, of columns and of channels.
     ((2, 300, 12, 9, 300, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 300}),
     ((1, 20, 4, 150, 20, (3, 5)), {"stride": (1, 2), "pad": (1, 2, 2, 2), "dilation": (2, 1), "groups": 20}),
+    ((1, 20, 40, 60, 20, (5, 4)), {"pad": (2, 2, 2, 2), "groups": 20}),  # more positions than a float adds up
     ((1, 3, 40, 60, 3, (40, 60)), {"groups": 3}),  # channels last: too large a kernel for the Unified Buffer
 ]
 TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
@@ -113,6 +114,20 @@ def test_the_gradient_of_x_is_one_convolution_of_dy_with_gaps(case, dtype, data_
     weight = swapped.reshape(weight.shape)
     terms = reference.backward_x(np.abs(dy), x, np.abs(weight), **attributes)
     assert_accurate(dx, reference.backward_x(dy, x, weight, **attributes), dtype, 8 * terms)
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+def test_an_infinity_of_x_reaches_the_kernel_offsets_that_meet_it(data_format):
+    """The last vector of a row has other columns of x behind those that an offset meets."""
+    attributes = reference.attributes(pad=(1, 1, 2, 2), groups=3, data_format=data_format)
+    x, dy, weight = np.ones((1, 3, 5, 20)), np.ones((1, 3, 5, 20)), np.ones((3, 1, 3, 5))
+    x[0, 0, 2, -1] = np.inf
+    arrays = [a if data_format == "NCHW" else np.moveaxis(a, 1, -1) for a in (dy, x, weight)]
+    (dweight, _), _ = launch("conv2d_grad", arrays, ["float32"] * 3, **attributes)
+    meets = np.zeros((3, 3, 5), bool)
+    meets[0, :, 2:] = True
+    np.testing.assert_array_equal(np.isposinf(dweight.reshape(3, 3, 5)), meets)
+    assert np.isfinite(dweight.reshape(3, 3, 5)[~meets]).all()
 
 
 def small(low, high):

@@ -22,7 +22,11 @@ std::unique_ptr<Plan> MakePlan(const Convolution& c, State& state)
 {
     const int count = SharesOf(c);
     const TaskPool::Shares shares(state.pool, count);
-    auto plan = c.result == ConvolutionResult::DWEIGHT ? MakeWeightPlan(c) : MakeImagePlan(c);
+    const bool isWeight = c.result == ConvolutionResult::DWEIGHT;
+    auto plan = isWeight ? MakeWeightPlan(c) : MakeImagePlan(c);
+    if (plan == nullptr && isWeight && IsDepthwise(c)) {
+        plan = MakeDepthwisePlan(c);
+    }
     if (plan != nullptr) {
         plan->shares = count;
     }

@@ -20,13 +20,18 @@ double OperationsOf(const Convolution& c)
 
 }  // namespace
 
+bool IsDepthwise(const Convolution& c)
+{
+    return c.groups == c.channels && c.groups == c.outChannels;
+}
+
 // Says how tensors lie in memory for the library's kernel, which moves them there and back: what was fastest of all
 // formats, and another where the library has no kernel for that; none where the kernel is faster. NCHW with all that,
 // one thread of a Zen 4, milliseconds: float32 held to AVX2, float32 and bfloat16 with AVX-512; the kernel in brackets.
 //     2x64x56x56, 3x3:        y 4.3 4.9 2.3 (5.7 5.7 3.4), dx 4.3 4.2 2.2, dweight 5.2 4.7 2.9 (5.2 5.3 2.9)
 //     2x128x28x28, stride 2:  y 2.4 2.3 1.1 (3.3 3.5 2.2), dx 2.6 2.2 1.2, dweight 2.7 2.4 2.1 (2.7 2.8 1.6)
 //     2x256x28x28, 1x1:       y 1.8 1.8 1.0 (2.0 2.0 1.1), dx 2.0 1.8 1.0, dweight 2.2 2.0 1.2 (2.0 2.0 1.0)
-//     depthwise, 96, 7x7:     y 0.9 0.8 1.1 (19 19 17), dx 1.0 0.9 1.2, dweight 9.3 12 12 (17 17 18)
+//     depthwise, 96, 7x7:     y 0.9 0.8 1.1 (19 19 17), dx 1.0 0.9 1.2, dweight by loops 1.3 (9.3 12 12; 17 17 18)
 //     32 groups, 3x3:         y 1.3 0.7 0.4 (8.4 8.5 8.6), dx 0.8 0.7 0.4, dweight 0.9 0.9 0.9 (7.0 7.6 6.1)
 //     2x3x224x224, 7x7, 2:    y 4.7 4.7 3.2 (11 12 10), dx 8.6 8.1 5.8, dweight 7.0 5.3 3.5 (12 13 9.3)
 std::vector<Choice> ChoicesOf(const Convolution& c)
@@ -48,9 +53,9 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     if (c.groups == 1 && c.channels <= FEW_CHANNELS) {
         return {isAvx512 && isLast && isY ? any : first};
     }
-    if (c.groups == c.channels && c.groups == c.outChannels) {  // depthwise
+    if (IsDepthwise(c)) {
         if (isWeight) {
-            return isLast ? std::vector<Choice>() : std::vector{blocks, last};
+            return {isLast ? last : blocks};
         }
         return {isLast && (isAvx512 || !isY) ? last : blocks};
     }
@@ -73,10 +78,15 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
     return {!isAvx512 || (isY && isBfloat16 && isSmall) ? blocks : any, any};
 }
 
+// For the gradient of a depthwise weight the library has a kernel of 3 columns at most ("jit_dw"), and else one that
+// calculates 16 channels for each. Loops over channels (convolution_depthwise_gradient.cpp) are ahead of the latter.
 // "ref", as in "jit_uni_ncsp:conv+ref:any", is a plain loop: the library knows no better for this CPU. Groups by
 // matrices are the kernel's, too, and so are sums of dweight, which the kernel makes of shorter ones.
 bool IsAhead(const Convolution& c, std::string_view implementation)
 {
+    if (IsDepthwise(c) && c.result == ConvolutionResult::DWEIGHT) {
+        return implementation.find("dw") != std::string_view::npos;
+    }
     const bool takesMatrices = c.groups == 1 && c.result != ConvolutionResult::DWEIGHT;
     return implementation.find("ref") == std::string_view::npos &&
            (takesMatrices || implementation.find("gemm") == std::string_view::npos);

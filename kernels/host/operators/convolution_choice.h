@@ -23,6 +23,7 @@ struct Choice {
     Format y;
 };
 
+bool IsDepthwise(const Convolution& c);
 // Returns the formats to try, the best first; none where the kernel is ahead.
 std::vector<Choice> ChoicesOf(const Convolution& c);
 // Returns true if the implementation of that name is ahead of the kernel.

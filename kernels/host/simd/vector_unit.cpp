@@ -15,6 +15,7 @@
 #include "simd/arithmetic_unit.h"
 #include "simd/bytes_unit.h"
 #include "simd/casts_unit.h"
+#include "simd/depthwise_unit.h"
 #include "simd/few_rows_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/movement_unit.h"
@@ -206,6 +207,7 @@ const VectorUnit& Table(const char* name)
         unit.sumSparseRows[static_cast<uint32_t>(ElementType::FLOAT)] = SumSparseRows<float>;
         unit.sumSparseRows[static_cast<uint32_t>(ElementType::HALF)] = SumSparseRows<half>;
         unit.sumSparseRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = SumSparseRows<bfloat16_t>;
+        unit.sumDepthwise = SumDepthwise;
         unit.multiplySparseRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplySparseRows<float>;
         unit.multiplySparseRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplySparseRows<half>;
         unit.multiplySparseRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplySparseRows<bfloat16_t>;

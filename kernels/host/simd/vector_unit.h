@@ -56,6 +56,23 @@ struct SparseGradWork {
     uint32_t inner;  // indices are checked to be below it
 };
 
+// Sums, a vector for each of `count` offsets or, folded, a float, of products of dy with x there: of `rows` rows of
+// `vectors` vectors and `rest` elements.
+struct DepthwiseSums {
+    const float* x;
+    const float* dy;
+    int64_t xRow;  // floats from a row to the next
+    int64_t dyRow;
+    int64_t xStep;  // from a vector to the next
+    uint32_t rows;
+    uint32_t vectors;
+    uint32_t rest;
+    uint32_t count;
+    const int64_t* offsets;
+    float* sums;
+    bool folds;
+};
+
 // A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
 struct Panel {
     const char* src;
@@ -163,6 +180,7 @@ struct VectorUnit {
     // By the type of the result, and of what is not packed. False: an index is too large, and nothing was read by any.
     bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);
     bool (*multiplySparseRows[TYPES])(const SparseGradWork& work);
+    void (*sumDepthwise)(const DepthwiseSums& work);
 };
 
 // The best vector unit of this library for this CPU.
