@@ -60,6 +60,9 @@ std::vector<Choice> ChoicesOf(const Convolution& c)
         return {isLast && (isAvx512 || !isY) ? last : blocks};
     }
     if (isWeight) {
+        if (c.groups > 1 && isLast && isBfloat16) {
+            return {last, any};
+        }
         const bool isSlower = c.groups == 1 && (isPointwise || isBfloat16);
         return isSlower ? std::vector<Choice>() : std::vector{isLast && c.groups == 1 && isAvx512 ? last : any};
     }
