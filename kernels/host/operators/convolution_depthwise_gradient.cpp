@@ -31,13 +31,16 @@ public:
             }
         }
         units_ = isLast_ ? (c.channels + lanes_ - 1) / lanes_ : c.channels;
-        tasks_ = static_cast<int>(std::min<int64_t>(units_, SharesOf(c)));
         const int64_t vector = isLast_ ? lanes_ : 1;
         padded_ = Take(rows * rowSize_);
         dy_ = Take(c.outHeight * c.outWidth * vector);
         plane_ = Take(isLast_ ? 0 : c.height * c.width);
         sums_ = Take(static_cast<int64_t>(offsets_.size()) * lanes_);
         totals_ = Take(static_cast<int64_t>(offsets_.size()) * vector * 2);
+        // Large images are worth more tasks than their memory is.
+        constexpr size_t MOST_BYTES = size_t{64} << 20;
+        const auto most = static_cast<int64_t>(std::max<size_t>(1, MOST_BYTES / taskBytes_));
+        tasks_ = static_cast<int>(std::min({units_, int64_t{SharesOf(c)}, most}));
         bytes = taskBytes_ * static_cast<size_t>(tasks_);
         weight_.Create(c.channels * c.kernelHeight * c.kernelWidth, c.type, onednn::F32, true, bytes);
         bias_.Create(c, bytes);
