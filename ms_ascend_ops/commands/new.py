@@ -100,7 +100,7 @@ def _check_name(name: str) -> None:
         raise click.BadParameter(f"must be no keyword of Python or C++, got '{name}'", param_hint="NAME")
     if name.endswith("_grad"):
         raise click.BadParameter(f"'{name}': the ending _grad is that of gradient kernels", param_hint="NAME")
-    if name in ("primitives", "interface", "host", "codegen", "binding", "ascend"):
+    if name in ("primitives", "interface", "host", "codegen", "binding", "ascend", "device"):
         raise click.BadParameter(f"'{name}' is the name of a folder of kernels/ already", param_hint="NAME")
 
 
