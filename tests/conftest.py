@@ -91,7 +91,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_old_is_searched():
-    """Nor through what a file leaves behind: after a thousand tests a collection takes half a second."""
+    """Nor through what a file leaves behind: of 360 tests that were 97,000 objects, a tenth of a second each time."""
     yield
     gc.collect()
     gc.freeze()
