@@ -67,6 +67,7 @@ public:
         deltaBlocks_ = shiftBlocks_[rows8 * FLOATS_PER_BLOCK];
         rstdBlocks_ = shiftBlocks_[2 * rows8 * FLOATS_PER_BLOCK];
         AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(rows8));
+        AscendC::Duplicate(state, 0.0f, static_cast<int32_t>(3 * rows8));  // sums, of which whole blocks are read
     }
 
     __aicore__ inline void Process()
@@ -132,15 +133,15 @@ private:
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
             input_.Begin(row * cols_, shape, true);
-            StartSums(shift_, laneSum_, rows, tiling_.probe);
+            StartRows<AddOf>(laneSum_, rows, tiling_.probe);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 RowBlock block = BlockAt(tiling_, r, rows);
                 block.cols = tiling_.probe;
                 Probe(r * tiling_.stride, r, block);
             }
             ComputeShift(rows, tiling_.inverseProbe);
-            StartSums(delta_, laneSum_, rows, cols_);
-            StartSums(variance_, laneSquare_, rows, cols_);
+            StartRows<AddOf>(laneSum_, rows, cols_);
+            StartRows<AddOf>(laneSquare_, rows, cols_);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
@@ -185,13 +186,13 @@ private:
         const uint64_t offset = piece.row * cols_;
         const RowBlock first = ColumnsAt(tiling_, piece.begin, piece.end);
         const Rows firstShape{1, first.cols, tiling_.stride, first.cols};
-        StartSums(shift_, laneSum_, 1, tiling_.probe);
+        StartRows<AddOf>(laneSum_, 1, tiling_.probe);
         input_.Begin(offset + piece.begin, firstShape, false);
         Probe(0, 0, first);
         input_.End(offset + piece.begin, firstShape);
         ComputeShift(1, first.cols == tiling_.probe ? tiling_.inverseProbe : 1.0f / static_cast<float>(first.cols));
-        StartSums(delta_, laneSum_, 1, cols_);
-        StartSums(variance_, laneSquare_, 1, cols_);
+        StartRows<AddOf>(laneSum_, 1, cols_);
+        StartRows<AddOf>(laneSquare_, 1, cols_);
         ClearLanes(totalLanes_, 2);
         for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
             const RowBlock block = ColumnsAt(tiling_, column, piece.end);
@@ -296,14 +297,6 @@ private:
     __aicore__ inline void Probe(uint32_t at, uint32_t r, const RowBlock& block)
     {
         FoldRows<AddOf>(shift_, laneSum_, input_.Take(at, block.Elements(), square_), r, block, tiling_.probe);
-    }
-
-    // Sums over `cols` columns of each row will go to dst, of which whole blocks are read.
-    __aicore__ inline void StartSums(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& lanes,
-                                     uint32_t rows, uint32_t cols)
-    {
-        AscendC::Duplicate(dst, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));
-        StartRows<AddOf>(lanes, rows, cols);
     }
 
     // dst = the sums times `factor`.

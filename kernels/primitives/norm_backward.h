@@ -89,6 +89,7 @@ public:
         product_ = productBuf_.template Get<float>();
         laneSum_ = laneSumBuf_.template Get<float>();
         sum_ = sumBuf_.template Get<float>();
+        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>((CENTER ? 2 : 1) * rows8));  // whole blocks are read
         rstdBlocks_ = rstdBlockBuf_.template Get<float>();
         innerBlocks_ = innerBlockBuf_.template Get<float>();
         if constexpr (CENTER) {
@@ -394,14 +395,10 @@ private:
         }
     }
 
-    // Whole blocks of the sums are read.
     __aicore__ inline void StartSums(uint32_t rows)
     {
-        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        AscendC::Duplicate(sum_, 0.0f, rows8);
         StartRows<AddOf>(laneSum_, rows, cols_);
         if constexpr (CENTER) {
-            AscendC::Duplicate(outerSum_, 0.0f, rows8);
             StartRows<AddOf>(outerLaneSum_, rows, cols_);
         }
     }

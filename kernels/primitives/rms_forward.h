@@ -53,6 +53,7 @@ public:
         ones_ = onesBuf_.template Get<float>();
         rstdBlocks_ = rstdBlockBuf_.template Get<float>();
         AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(rows8));
+        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
     }
 
     __aicore__ inline void Process()
@@ -108,7 +109,7 @@ private:
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
             input_.Begin(row * cols_, shape, true);
-            StartSums(rows);
+            StartRows<AddOf>(laneSum_, rows, cols_);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 SumSquares(r * tiling_.stride, r, BlockAt(tiling_, r, rows));
             }
@@ -138,7 +139,7 @@ private:
 
     __aicore__ inline void SumColumnTiles(const RowPiece& piece)
     {
-        StartSums(1);
+        StartRows<AddOf>(laneSum_, 1, cols_);
         for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
             const RowBlock block = ColumnsAt(tiling_, column, piece.end);
             const Rows shape{1, block.cols, tiling_.stride, block.cols};
@@ -162,12 +163,6 @@ private:
             gamma_.Free();
             StoreQueued(outQueueY_, yGm_[offset], yLocal, shape);
         }
-    }
-
-    __aicore__ inline void StartSums(uint32_t rows)
-    {
-        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));  // Brcb reads whole blocks
-        StartRows<AddOf>(laneSum_, rows, cols_);
     }
 
     // Adds the squares of a block, the first of whose rows is row r, to the sums of its rows.

@@ -7,13 +7,11 @@ namespace host {
 
 std::string LoopForm::Key() const
 {
-    const char kind = straightLine.empty() ? (byRow ? 'r' : (hasRest ? 'E' : 'e')) : 's';
+    const char kind = byRow ? 'r' : (hasRest ? 'E' : 'e');
     std::string key = {kind, static_cast<char>('0' + variant.Number())};
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
-    key.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
-    return key.append(reinterpret_cast<const char*>(straightLine.data()),
-                      straightLine.size() * sizeof(straightLine[0]));
+    return key.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
 }
 
 bool LoopForm::MayStoreNonTemporally(const Value& value) const

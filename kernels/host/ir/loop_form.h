@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "ir/small_step.h"
+#include "base/types.h"
 #include "ir/value_graph.h"
 
 namespace AscendC {
 namespace host {
+
+constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 
 // Bytes of a non-temporal store; NumPy and MindSpore align their memory to that.
 constexpr uint32_t NON_TEMPORAL_BYTES = 16;
@@ -42,7 +44,6 @@ struct LoopForm {
     uint64_t inGm = 0;           // a bit for each operand that is in global memory
     std::vector<LoopRows> rows;  // of each operand; none without rows
     std::vector<Value> values;
-    std::vector<SmallStep> straightLine;  // if there are any, there is nothing else
 
     bool IsInGm(const Value& value) const
     {

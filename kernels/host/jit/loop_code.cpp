@@ -133,9 +133,6 @@ void LoopCode::Request(LoopVariant variant, const char* const* bases)
         return;
     }
     requests.Request(*this);
-    if (!form_.straightLine.empty()) {
-        return;  // there is one variant only
-    }
     const auto nonTemporally = [this](const Value& value) { return form_.MayStoreNonTemporally(value); };
     LoopForm form = form_;
     form.variant.prefetches = variant.prefetches;

@@ -1,6 +1,5 @@
 /*!
- * The code of loops (fused_loops.h) and straight-line pieces (straight_line.h): one function for all of the same form,
- * compiled while the program runs.
+ * The code of loops (fused_loops.h): one function for all of the same form, compiled while the program runs.
  *
  * The host layer does not compile. It queues the forms that are worth it, with their IR; LLVM in
  * ms_ascend_ops/loop_compiler.py returns an address. Until then, or without a compiler, instructions run

@@ -9,7 +9,6 @@
 #include "jit/loop_ahead.h"
 #include "jit/loop_body.h"
 #include "jit/loop_prefetches.h"
-#include "jit/straight_line_ir.h"
 #include "passes/lookups.h"
 
 namespace AscendC {
@@ -336,8 +335,7 @@ bool WritesLoops(const VectorUnit& unit)
 
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name)
 {
-    return form.straightLine.empty() ? LoopWriter(form, unit).Write(name)
-                                     : WriteStraightLine(form.straightLine, unit, name);
+    return LoopWriter(form, unit).Write(name);
 }
 
 }  // namespace host

@@ -1,6 +1,5 @@
 /*!
- * Writes a loop (fused_loops.h) as LLVM IR around its body (loop_body.h), or a straight-line piece by
- * straight_line_ir.h.
+ * Writes a loop (fused_loops.h) as LLVM IR around its body (loop_body.h).
  */
 #ifndef ASCENDC_HOST_JIT_LOOP_IR_H
 #define ASCENDC_HOST_JIT_LOOP_IR_H

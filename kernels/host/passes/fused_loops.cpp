@@ -291,16 +291,15 @@ private:
     std::vector<OpenLoop> loops_;
 };
 
-// Not for few elements; and a single instruction has a loop of its own in the library, but for sums, which that keeps
-// in memory, and for stores to global memory, which it cannot make non-temporal.
+// A single instruction has a loop of its own in the library, but for sums, which that keeps in memory, and for stores
+// to global memory, which it cannot make non-temporal; both take many elements.
 bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
     const bool gains = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
         return access.kind == Access::LANES || (access.writes && access.operand->origin != NO_ORIGIN);
     });
-    return loop.compiles && loop.units * std::max<uint32_t>(loop.rowElements, 1) >= LEAST_ELEMENTS &&
-           (loop.members.size() > 1 || (!loop.byRow && gains));
+    return loop.compiles && (loop.members.size() > 1 || (!loop.byRow && gains && loop.units >= LEAST_ELEMENTS));
 }
 
 // Keeps the operands that values access, in the order in which they do: forms that differ in what is left out

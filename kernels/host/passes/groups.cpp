@@ -9,8 +9,7 @@ namespace host {
 
 namespace {
 
-// Instructions on so few elements gain nothing from company, unless they are columns of rows, which others go over,
-// too.
+// Instructions on so few elements keep to themselves, unless they are columns of rows, which others go over, too.
 constexpr uint32_t TINY_ELEMENTS = 256;
 constexpr uint32_t TINY_COLUMNS = 255;
 
@@ -115,10 +114,12 @@ void Groups::Append(const Instruction& instruction)
 {
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
-    if (!groups_.empty() && !IsTiny(instruction)) {
+    if (!groups_.empty()) {
         const Group& group = groups_.back();
         const Instruction& first = instructions_[group.members.front()];
-        if (!IsTiny(first) && Joins(group, instruction)) {
+        const bool isTiny = IsTiny(instruction);
+        const bool alike = !isTiny || (instruction.units == group.units && !instruction.widen);
+        if (isTiny == IsTiny(first) && alike && Joins(group, instruction)) {
             AddTo(groups_.back(), index);
             return;
         }

@@ -1,7 +1,7 @@
 #include "passes/loop_members.h"
 
+#include "ir/loop_form.h"
 #include "ir/operation.h"
-#include "ir/small_step.h"
 #include "passes/fused_loops.h"
 
 namespace AscendC {

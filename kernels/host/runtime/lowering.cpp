@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "passes/cost_model.h"
-#include "passes/straight_line.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
@@ -62,8 +61,6 @@ private:
     void Relocate(const Operand& operand, char*& place);
     void RelocateOperands(Instruction& instruction);
     void CompileLoop(const FusedLoop& loop);
-    const Instruction* OnlyInstruction(const FusedLoop& loop) const;
-    uint32_t CompileStraightLine(size_t first);
 
     static constexpr uint32_t NO_GROUP = UINT32_MAX;
     FusedProgram& program_;
@@ -145,54 +142,6 @@ void Lowering::CompileLoop(const FusedLoop& loop)
     lastGroup_ = alone ? NO_GROUP : loop.group;
 }
 
-// Returns the instruction of a loop that is nothing but one; else null.
-const Instruction* Lowering::OnlyInstruction(const FusedLoop& loop) const
-{
-    const bool only =
-        loop.form.values.empty() && loop.instructions.size() == 1 && program_.groups[loop.group].members.size() == 1;
-    return only ? &schedule_.instructions_[loop.instructions[0]] : nullptr;
-}
-
-// Small instructions from loop `first` on, if there are some, and the code that may take their place. Returns how many.
-uint32_t Lowering::CompileStraightLine(size_t first)
-{
-    const std::vector<FusedLoop>& loops = program_.loops;
-    StraightLine straightLine;
-    for (size_t i = first; i < loops.size(); ++i) {
-        const Instruction* const instruction = OnlyInstruction(loops[i]);
-        if (instruction == nullptr || !straightLine.Add(*instruction, instruction->units)) {
-            break;
-        }
-    }
-    const uint32_t length = static_cast<uint32_t>(straightLine.Steps().size());
-    if (length < 2) {
-        return 0;
-    }
-    LoopForm form;
-    form.straightLine = straightLine.Steps();
-    LoopCode* const code = FindLoopCode(form);
-    schedule_.hasLoops_ = schedule_.hasLoops_ || code != nullptr;
-    schedule_.groups_.push_back({static_cast<uint32_t>(schedule_.steps_.size()), length, 1, 1, 1, 0, 1});
-    schedule_.iterations_ += length;
-    const uint32_t bases = static_cast<uint32_t>(schedule_.bases_.size());
-    for (uint32_t k = 0; k < length; ++k) {
-        const uint32_t number = loops[first + k].instructions[0];
-        Instruction& instruction = schedule_.instructions_[number];
-        schedule_.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), number, instruction.units,
-                                    k == 0 ? code : nullptr, bases, length, 0});
-        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-            schedule_.bases_.push_back(instruction.operands[a].base);
-            Relocate(instruction.operands[a], schedule_.bases_.back());
-        }
-        RelocateOperands(instruction);
-        schedule_.work_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
-        schedule_.reduces_ = schedule_.reduces_ || Reduces(instruction);
-    }
-    lastGroup_ = NO_GROUP;
-    rows_ = NO_GROUP;
-    return length;
-}
-
 void Lowering::Run()
 {
     const std::vector<FusedLoop>& loops = program_.loops;
@@ -205,12 +154,8 @@ void Lowering::Run()
         bases += std::max<size_t>(loop.operands.size(), MAX_OPERANDS);
     }
     schedule_.bases_.reserve(bases);  // relocations point into it
-    for (size_t i = 0; i < loops.size();) {
-        const uint32_t length = CompileStraightLine(i);
-        if (length == 0) {
-            CompileLoop(loops[i]);
-        }
-        i += std::max<uint32_t>(length, 1);
+    for (const FusedLoop& loop : loops) {
+        CompileLoop(loop);
     }
     schedule_.functions_.resize(schedule_.steps_.size());
 }

@@ -128,6 +128,10 @@ void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant vari
                         Prefetcher* between)
 {
     const Step* const steps = &steps_[group.first];
+    if (count == 1 && steps->code == nullptr && group.strip >= group.units && between == nullptr) {
+        RunStep(*steps, 0, group.units);  // of few elements, as with the sums of a norm
+        return;
+    }
     functions_[0] = FunctionOf(*steps, variant);
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;

@@ -45,7 +45,7 @@ private:
         RunFn run;
         uint32_t instruction;
         uint32_t ratio;  // units of this step in a unit of the group
-        // The first step of a loop, or of a straight-line piece, that could be compiled has these: its code, the first
+        // The first step of a loop that could be compiled has these: its code, the first
         // of its bases_, and how many steps it takes the place of.
         LoopCode* code;
         uint32_t bases;
