@@ -17,9 +17,9 @@ AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorD
 {
     const bool last = params.data_format == std::decay_t<decltype(params.data_format)>::NHWC;
     const int rows = last ? 1 : 2;
-    const auto positions = [&](int64_t size, int64_t taps, int64_t before, int64_t behind, int64_t stride,
+    const auto positions = [&](int64_t size, int64_t kernelSize, int64_t before, int64_t behind, int64_t stride,
                                int64_t dilation) {
-        return WindowCount(size + before + behind, (taps - 1) * dilation + 1, stride);
+        return WindowCount(size + before + behind, (kernelSize - 1) * dilation + 1, stride);
     };
     AscendC::host::Convolution c{};
     c.type = x.dtype;

@@ -78,10 +78,10 @@ private:
         const int64_t vector = isLast_ ? lanes_ : 1;
         const int64_t channel = unit * vector;
         const int64_t channels = std::min(vector, c_.channels - channel);
-        const auto taps = static_cast<int64_t>(offsets_.size());
+        const auto kernelSize = static_cast<int64_t>(offsets_.size());
         std::fill_n(padded, (dy_ - padded_) / sizeof(float), 0.0f);
         std::fill_n(reinterpret_cast<float*>(memory + dy_), (plane_ - dy_) / sizeof(float), 0.0f);
-        std::fill_n(totals, taps * vector, 0.0);
+        std::fill_n(totals, kernelSize * vector, 0.0);
         for (int64_t sample = 0; sample < c_.samples; ++sample) {
             const char* const x = static_cast<const char*>(tensors.x);
             const char* const dy = static_cast<const char*>(tensors.y);
@@ -98,8 +98,8 @@ private:
             }
         }
         for (int64_t i = 0; i < channels; ++i) {
-            for (int64_t tap = 0; tap < taps; ++tap) {
-                weight[(channel + i) * taps + tap] = static_cast<float>(totals[tap * vector + i]);
+            for (int64_t element = 0; element < kernelSize; ++element) {
+                weight[(channel + i) * kernelSize + element] = static_cast<float>(totals[element * vector + i]);
             }
         }
     }
@@ -166,7 +166,7 @@ private:
     {
         constexpr int64_t MOST = 1024;
         auto* const sums = reinterpret_cast<float*>(memory + sums_);
-        const auto taps = static_cast<int64_t>(offsets_.size());
+        const auto kernelSize = static_cast<int64_t>(offsets_.size());
         const int64_t vector = isLast_ ? lanes_ : 1;
         const int64_t vectors = isLast_ ? c_.outWidth : c_.outWidth / lanes_;
         const int64_t most = std::max<int64_t>(1, MOST / (vectors + 1));
@@ -181,11 +181,11 @@ private:
             work.vectors = static_cast<uint32_t>(vectors);
             work.rest = static_cast<uint32_t>(isLast_ ? 0 : c_.outWidth % lanes_);
             work.offsets = offsets_.data();
-            work.count = static_cast<uint32_t>(taps);
+            work.count = static_cast<uint32_t>(kernelSize);
             work.sums = sums;
             work.folds = !isLast_;
             g_vectorUnit->sumDepthwise(work);
-            for (int64_t i = 0; i < taps * vector; ++i) {
+            for (int64_t i = 0; i < kernelSize * vector; ++i) {
                 totals[i] += sums[i];
             }
         }
