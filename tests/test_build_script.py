@@ -56,7 +56,7 @@ def test_ctrl_c_has_one_line_and_its_code(tmp_path, command):
     (tmp_path / "python").chmod(0o755)
     (tmp_path / "bin").symlink_to(tmp_path)
     process = subprocess.Popen(
-        ["bash", SCRIPT, *command],
+        ["env", "--default-signal=INT", "bash", SCRIPT, *command],  # tests in the background inherit that it is ignored
         env={**os.environ, "VIRTUAL_ENV": str(tmp_path), "CXX": "sh"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t ENTRIES = 1u << 16;
 // With 256 KiB each at most, 16 MiB.
 constexpr size_t MAX_TABLES = 64;
-constexpr size_t PAGE = 4096;
+constexpr size_t ALIGNMENT = 4096;  // a page
 
 // The key of a value's table: its parts, the value itself the last.
 std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& parts)
@@ -132,7 +132,7 @@ public:
         LookupTable table;
         table.type = EntryTypeOf(values[parts.back()]);
         const size_t size = SizeOf(table.type);
-        char* const entries = static_cast<char*>(std::aligned_alloc(PAGE, ENTRIES * size + PAGE));
+        char* const entries = static_cast<char*>(std::aligned_alloc(ALIGNMENT, ENTRIES * size + ALIGNMENT));
         Sample sample(values, parts);
         for (uint32_t bits = 0; bits < ENTRIES && entries != nullptr; bits += Sample::SIZE) {
             sample.Write(bits, table.type, entries + bits * size);
