@@ -124,7 +124,8 @@ def test_loops_are_compiled(loops):
     """Without which the test above shows nothing."""
     for example in ONCE:
         launched_with_loops(example, "float32")
-    assert len(loops) > 3 * len(ONCE)
+    # What a test before this one had compiled is not compiled again, but was counted.
+    assert max(loops) > 3 * len(ONCE)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
