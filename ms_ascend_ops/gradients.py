@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+RELU6_LIMIT, HARD_SWISH_EDGE = 6.0, 3.0
+
+
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Says whether the gradient of a tensor may be wanted: in a graph always, a constant of it."""
 
@@ -149,6 +152,14 @@ def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Calla
         return _same
     if activation == "relu":
         return _of_relu
+    if activation == "relu6":
+        return _of_relu6
+    if activation == "hard_swish":
+
+        def through_hard_swish(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
+            return _of_hard_swish(before(x, weight, bias), dout)
+
+        return through_hard_swish
     if activation == "silu":
         of_silu = kernel("silu_mul_grad")
 
@@ -173,3 +184,17 @@ def _of_relu(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: 
     # In float32: stock operators have no bfloat16 here.
     passes = ops.select(as_dtype(out, ms.float32) > 0, 1.0, 0.0)
     return as_dtype(as_dtype(dout, ms.float32) * passes, dout.dtype)
+
+
+def _of_relu6(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: Tensor) -> Tensor:
+    wide = as_dtype(out, ms.float32)
+    passes = ops.select(ops.logical_and(wide > 0, wide < RELU6_LIMIT), 1.0, 0.0)
+    return as_dtype(as_dtype(dout, ms.float32) * passes, dout.dtype)
+
+
+def _of_hard_swish(z: Tensor, dout: Tensor) -> Tensor:
+    """x * relu6(x + 3) / 6 has the slope x / 3 + 1 / 2 between -3 and 3; 0 before that and 1 behind it."""
+    wide = as_dtype(z, ms.float32)
+    slope = ops.select(wide < HARD_SWISH_EDGE, wide / 3 + 0.5, 1.0)
+    slope = ops.select(wide > -HARD_SWISH_EDGE, slope, 0.0)
+    return as_dtype(as_dtype(dout, ms.float32) * slope, dout.dtype)

@@ -15,7 +15,7 @@ from ms_ascend_ops import registry
 from tests.tensors import numpy
 
 # Sizes that a gradient has to know where nothing else is known.
-KNOWN = {name: {"weight": (None, None, 3, 3)} for name in ("conv2d", "conv2d_group_norm")}
+KNOWN = {name: {"weight": (None, None, 3, 3)} for name in ("conv2d", "conv2d_batch_norm", "conv2d_group_norm")}
 
 
 @dataclass(frozen=True)

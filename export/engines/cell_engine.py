@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import nn
-from ms_ascend_ops.export.engines.emit import NotPortableError, emit
+from ms_ascend_ops.export.engines.emit import NotPortableError, emit, path_to
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.engines.timing import slower
 from ms_ascend_ops.export.graphs.graph import Graph
@@ -32,7 +32,7 @@ from ms_ascend_ops.mindspore_versions import has_fault
 
 __all__ = [
     "TOLERANCES", "Analysis", "Swap", "Target", "absent", "analyse", "conditions_of", "drawn", "error_of",
-    "of_one_sub_cell", "smaller",
+    "of_one_sub_cell", "outside_training", "smaller",
 ]  # fmt: skip
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -76,6 +76,7 @@ class Target:
     function: Any = None  # or a function that its construct calls
     unread: frozenset[int] = frozenset()  # the items of what that returns which nobody reads
     split: bool = False  # whether linear layers are called without their activations
+    evaluation: bool = False  # what is found holds only where batch normalizations take given statistics
     form: Any = None  # equal for cells that differ in sizes and other numbers alone; None: like no other
     errors: dict[Any, Mapping[str, float]] = field(default_factory=dict)  # of such cells, by dtype: `_errors`
     watched: dict[str, Trace | str] = field(default_factory=dict)  # the cell itself, by inputs: `stock`
@@ -224,7 +225,8 @@ def _version(
     """Return what the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
         values = drawn(inputs, dtype or target.stored, target.stored)
-        seen = target.trace(target.cell, values, training=training, dtype=dtype)
+        trained = (lambda cell: not _normalizes_batches(cell)) if training and target.evaluation else training
+        seen = target.trace(target.cell, values, training=trained, dtype=dtype)
     else:
         seen = target.stock(inputs)
     if isinstance(seen, str):
@@ -239,6 +241,20 @@ def _version(
     except NotPortableError as error:
         return Analysis(left=[*((f.row.name, str(error)) for f in own), *reasons], graph=seen.graph, found=own)
     return _Version(statements, own, left, seen)
+
+
+def _normalizes_batches(cell: nn.Cell) -> bool:
+    return "BatchNorm" in type(cell).__name__
+
+
+def outside_training(cell: nn.Cell, found: Sequence[Found]) -> list[str]:
+    """Conditions for places that fit only where their batch normalizations take given statistics."""
+    nodes = [n for item in found if item.row.evaluation for n in item.inside if n.kind in _BATCH_NORMS]
+    owners = ["self" if n.origin is None else path_to(cell, n.origin.name) for n in nodes]
+    return [f"not {owner}.training" for owner in dict.fromkeys(owners)]
+
+
+_BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 
 def of_one_sub_cell(found: Found) -> bool:
@@ -339,7 +355,7 @@ def _in_every_dtype(
     errors = {stored: error, **_errors(trial, version.statements, construct)}
     accepted = [dtype for dtype, error in errors.items() if error <= TOLERANCES[dtype]]
     notes = [f"{d} within {errors[d]:.0e}" for d in accepted if d != "float32" and errors[d] > 0]
-    conditions = conditions_of(target, inputs, accepted)
+    conditions = [*conditions_of(target, inputs, accepted), *outside_training(target.cell, version.found)]
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")

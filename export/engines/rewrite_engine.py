@@ -23,6 +23,7 @@ from ms_ascend_ops.export.engines.cell_engine import (
     drawn,
     error_of,
     of_one_sub_cell,
+    outside_training,
 )
 from ms_ascend_ops.export.engines.effects import Effects
 from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, path_to
@@ -105,7 +106,7 @@ def _rewrite(
         return _none_of(result, f"its result is {difference:.1e} away from the fused one")
     # What was watched is one choice of optional inputs.
     accepted = [stored, *_other_dtypes(target, calls[0], edits.flat, edited.flat)]
-    conditions = conditions_of(target, calls[0], accepted)
+    conditions = [*conditions_of(target, calls[0], accepted), *outside_training(target.cell, result.found)]
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
     result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
     return result

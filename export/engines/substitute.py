@@ -292,35 +292,47 @@ class _Walk:
         if type(cell) in _PLAIN:
             return found
         form = tuple(form_of(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
-        target = Target(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
+        plain = [row for row in self.patterns if not row.evaluation]
+        target = Target(cell, plain, self.level, self.observed.returns, form=form, errors=self._errors)
         target = replace(target, state=self.observed.state)
         if (op := operator_of(cell)) and op not in target.layers:
             return found
         for calls in kinds or [[]]:
-            analysis, engine = analyse(target, calls), "cell"
-            if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
-                flat = self._flat(cell, absent(target, calls[0]))
-                engine = "rewrite"
-                changed = flat
-                if not isinstance(flat, str):
-                    changed = rewrite_engine.rewrite(target, flat, calls)
-                # Where the second engine cannot even look, its reason stands besides that of the first.
-                analysis = (
-                    Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
-                    if isinstance(changed, str)
-                    else changed
-                )
-            if engine in self.engines:
-                found.analyses.append((engine, analysis))
+            found.analyses += self._asked(target, calls)
         if "cell" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
             found.analyses = self._parts(target, kinds) or found.analyses
         if "rewrite" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
             found.analyses += self._functions(target)
+        found.analyses += self._in_evaluation(target, kinds)
         # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
         return found
+
+    def _asked(self, target: Target, calls: Sequence[Any]) -> Iterator[tuple[str, Analysis]]:
+        """Yield what the first engine says, or the second where that finds something that it cannot write."""
+        analysis, engine = analyse(target, calls), "cell"
+        if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
+            flat = self._flat(target.cell, absent(target, calls[0]))
+            engine = "rewrite"
+            changed = flat if isinstance(flat, str) else rewrite_engine.rewrite(target, flat, calls)
+            # Where the second engine cannot even look, its reason stands besides that of the first.
+            analysis = (
+                Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
+                if isinstance(changed, str)
+                else changed
+            )
+        if engine in self.engines:
+            yield engine, analysis
+
+    def _in_evaluation(self, target: Target, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
+        """Return what the engines find where the cell is not trained: its statements go around those of training."""
+        if not any("BatchNorm" in type(cell).__name__ for _, cell in target.cell.cells_and_names()):
+            return []
+        outside = replace(target, patterns=self.patterns, evaluation=True, watched={})
+        found = [(engine, analysis) for calls in kinds for engine, analysis in self._asked(outside, calls)]
+        return [(e, a) for e, a in found if a.swap is not None and any(item.row.evaluation for item in a.swap.found)]
 
     def _flat(self, cell: nn.Cell, absent: Mapping[str, bool]) -> Any:
         """The flat source of a cell; cells that differ in numbers only have the same."""
@@ -432,7 +444,7 @@ class _Found:
 
 # Cells that are a primitive of their own, of which no pattern is a part.
 _PLAIN = (nn.Dense, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
-_LAYERS = frozenset({"matmul", "conv2d"})  # operators that take the parameters of a layer
+_LAYERS = frozenset({"matmul", "conv2d", "conv2d_batch_norm"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
 
 

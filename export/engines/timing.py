@@ -58,7 +58,8 @@ def slower(found: Found) -> str:
     on_npu = device_target() == "Ascend"
     if on_npu and found.row.name == "linear layer":
         return "an NPU has a product of its own, and nothing is fused with this one"
-    if found.fused.op != "conv2d" and not (on_npu and found.fused.op == "conv2d_group_norm"):
+    alone = ("conv2d", "conv2d_batch_norm")
+    if found.fused.op not in alone and not (on_npu and found.fused.op == "conv2d_group_norm"):
         return ""
     if on_npu and not _tells_time():
         return ""

@@ -21,6 +21,7 @@ from mindspore import Parameter, Tensor, nn, ops
 __all__ = [
     "Array",
     "Observation",
+    "Training",
     "detached",
     "dtype_name",
     "observe",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+Training = bool | Callable[[nn.Cell], bool]  # of all cells, or of each
 
 _DTYPES = {"float16": ms.float16, "bfloat16": ms.bfloat16, "float32": ms.float32}
 
@@ -57,7 +59,7 @@ def detached(
     *,
     parameters: Mapping[str, Tensor] | None = None,
     cells: Mapping[str, Callable[..., Any]] | None = None,
-    training: bool = False,
+    training: Training = False,
 ) -> nn.Cell:
     """A copy of `cell` with some of its parameters and sub-cells replaced, for a call of its `construct` from Python.
 
@@ -68,7 +70,7 @@ def detached(
     copy: nn.Cell = kind.__new__(kind)
     state = dict(cell.__dict__)
     state["_compile_cache"] = None  # on its end, a cell releases the graphs that are listed here
-    state["training"] = training
+    state["training"] = training(cell) if callable(training) else training
     state["requires_grad"] = False
     state["_params"] = OrderedDict(state["_params"])
     for name, value in (parameters or {}).items():

@@ -27,7 +27,7 @@ from ms_ascend_ops.export.graphs.layers import (
     width_of,
     without_activation,
 )
-from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, sub_cells, synchronize, tensor
+from ms_ascend_ops.export.graphs.probe import Training, detached, dtype_name, read, run, sub_cells, synchronize, tensor
 from ms_ascend_ops.export.graphs.recorder import Recorder, indexing_recorded, operators_recorded, values_of
 from ms_ascend_ops.export.graphs.specs import Spec, drawn, spec_of
 
@@ -51,7 +51,7 @@ class Trace:
 class _SubCell:
     """A sub-cell while its cell is watched: records the call, and looks into it or returns random numbers."""
 
-    def __init__(self, cell: nn.Cell, path: str, recorder: Recorder, returns: Mapping[int, Any], training: bool):
+    def __init__(self, cell: nn.Cell, path: str, recorder: Recorder, returns: Mapping[int, Any], training: Training):
         self._cell, self._path, self._recorder, self._training = cell, path, recorder, training
         self._returns = returns.get(id(cell))
         self._times = 0
@@ -155,7 +155,7 @@ def trace(
     cell: nn.Cell,
     inputs: Mapping[str, Any],
     *,
-    training: bool = False,
+    training: Training = False,
     returns: Mapping[int, Any] | None = None,
     construct: Callable[..., Any] | None = None,
     locate: Callable[[Any], Any] | None = None,
@@ -224,7 +224,7 @@ def unobserved(node: Node) -> bool:
     return node.kind == CONSTANT and node.shape is not None and node.value is None
 
 
-def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], training: bool) -> nn.Cell:
+def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], training: Training) -> nn.Cell:
     """A detached copy whose sub-cells tell the recorder what they are called with."""
 
     def wrapped(owner: nn.Cell, prefix: str) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _cast_parameters(cell: nn.Cell, recorder: Recorder) -> dict[str, Tensor]:
     return {name: tensor(read(p), recorder.dtype) for name, p in cell._params.items() if p is not None}
 
 
-def _with_random_vectors(cell: nn.Cell, path: str, training: bool, recorder: Recorder) -> nn.Cell:
+def _with_random_vectors(cell: nn.Cell, path: str, training: Training, recorder: Recorder) -> nn.Cell:
     cells = {name: _with_random_vectors(c, f"{path}.{name}", training, recorder) for name, c in sub_cells(cell).items()}
     copy = detached(cell, parameters=_random_vectors(cell, path, recorder), cells=cells, training=training)
     if isinstance(cell, nn.SequentialCell):

@@ -9,11 +9,19 @@ from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.expr import Expr, is_call
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op
 from ms_ascend_ops.export.matching.norms import group_arguments
-from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
+from ms_ascend_ops.export.matching.rows import Fused, Match, Skip, typed
 
 from ms_ascend_ops.convolution import PADDINGS, named_padding
 
-__all__ = ["CONVOLUTION", "build_convolution", "build_convolution_norm", "of_mint", "of_primitive"]
+__all__ = [
+    "BATCH_NORM",
+    "CONVOLUTION",
+    "build_convolution",
+    "build_convolution_batch_norm",
+    "build_convolution_norm",
+    "of_mint",
+    "of_primitive",
+]
 
 
 def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
@@ -79,6 +87,33 @@ def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Ma
         note = f"{weight.shape[2]} x {weight.shape[3]}" + ("" if name == "none" else f", {name}")
         note += ", with bias" if bias else ""
         return Fused("conv2d", (x, weight, *bias), {0: m.root}, attributes, False, note, keywords, cast=(1,))
+
+    return build
+
+
+BATCH_NORM = Op("batch_norm", Any("z"), Any("gamma"), Any("beta"), Any("mean"), Any("variance"), name="norm")
+
+
+def build_convolution_batch_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
+    """Return what builds the operator for a batch normalization, with given statistics, of a convolution."""
+
+    def build(m: Match) -> Fused | Skip | None:
+        found, bias = _parts(m["z"])
+        if found is None:
+            return None
+        x, weight = found.inputs[:2]
+        if not x.shape or not weight.shape or len(x.shape) != 4 or len(weight.shape) != 4:
+            return None
+        epsilon = typed(m["norm"].attributes["epsilon"])
+        keywords = {**found.attributes, "epsilon": epsilon, "activation": activation}
+        attributes = _attributes(keywords, x.shape, weight.shape)
+        if attributes is None:
+            return Skip("its padding follows from sizes that are not known")
+        inputs = (x, weight, m["gamma"], m["beta"], m["mean"], m["variance"], *bias)
+        note = f"{weight.shape[2]} x {weight.shape[3]}, eps {epsilon:g}"
+        note += ("" if activation == "none" else f", {activation}") + "; outside training"
+        attributes["epsilon"] = epsilon
+        return Fused("conv2d_batch_norm", inputs, {0: m.root}, attributes, False, note, keywords, cast=(1,))
 
     return build
 

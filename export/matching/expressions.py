@@ -202,6 +202,18 @@ def _group_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     )
 
 
+def _batch_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """With given statistics: x, gamma, beta, mean, variance."""
+    if node.kind == "BatchNormExt":
+        training, epsilon, layout = value_of(node, inputs, 5, "training"), value_of(node, inputs, 7, "epsilon"), "NCHW"
+    else:
+        training, epsilon = value_of(node, inputs, 5, "is_training"), value_of(node, inputs, 6, "epsilon")
+        layout = value_of(node, inputs, 8, "data_format", "NCHW")
+    if training is not False or not isinstance(epsilon, float) or layout not in ("NCHW", 0):
+        return None
+    return Expr("tuple:batch_norm", tuple(inputs[:5]), {"epsilon": epsilon}, node)
+
+
 def _rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     epsilon = float(value_of(node, inputs, 2, "epsilon", 1e-6))
     return Expr("tuple:rms_norm", tuple(inputs[:2]), {"epsilon": epsilon, "scheme": "round_then_scale"}, node)
@@ -321,7 +333,8 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
     **{name: _elementwise(op) for name, op in (
         ("Square", "square"), ("Rsqrt", "rsqrt"), ("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Erf", "erf"),
-        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"), ("Cos", "cos"), ("Sin", "sin"),
+        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"),
+        ("ReLU6", "relu6"), ("HSwish", "hard_swish"), ("Cos", "cos"), ("Sin", "sin"),
     )},
     "Sqrt": _sqrt,
     **dict.fromkeys(("Reciprocal", "Inv"), _reciprocal),
@@ -336,6 +349,7 @@ _PRIMITIVES: dict[str, _Build] = {
     "Softmax": _softmax,
     **dict.fromkeys(("LayerNorm", "LayerNormExt"), _layer_norm),
     "GroupNorm": _group_norm,
+    **dict.fromkeys(("BatchNorm", "BatchNormExt"), _batch_norm),
     "RmsNorm": _rms_norm,
     "AddRmsNorm": _add_rms_norm,
     "Swiglu": _swiglu,

@@ -13,6 +13,7 @@ __all__ = [
     "ACTIVATED",
     "GELU_OF_PRODUCT",
     "SILU_MUL",
+    "activations",
     "any_gelu",
     "build_geglu",
     "build_gelu",
@@ -98,6 +99,12 @@ def gelu_activation(m: Match) -> str:
 _PRODUCT = Any("z")
 ACTIVATED = OneOf(Op("relu", _PRODUCT), silu(_PRODUCT))
 GELU_OF_PRODUCT = any_gelu(_PRODUCT)
+
+
+def activations(x: Pattern) -> dict[str, Pattern]:
+    """The activations that an operator behind a convolution may have, by the names of its attribute."""
+    plain = {name: Op(name, x) for name in ("relu", "relu6", "hard_swish")}
+    return {**plain, "silu": silu(x), "none": x}
 
 
 def gated(activation: Callable[[Pattern], Pattern]) -> Pattern:

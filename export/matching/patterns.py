@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from ms_ascend_ops.export.matching import gates, norms
 from ms_ascend_ops.export.matching.attention import attention_rows
-from ms_ascend_ops.export.matching.convolution import CONVOLUTION, build_convolution, build_convolution_norm
+from ms_ascend_ops.export.matching.convolution import (
+    BATCH_NORM,
+    CONVOLUTION,
+    build_convolution,
+    build_convolution_batch_norm,
+    build_convolution_norm,
+)
 from ms_ascend_ops.export.matching.linear import build_linear
 from ms_ascend_ops.export.matching.match import Any, Number, OneOf, Op, cast
 from ms_ascend_ops.export.matching.rotary import COS, ROTARY, SIN, X, build_rotary
@@ -62,6 +68,9 @@ def _rows() -> Iterator[Row]:
     for activation, pattern in activated.items():
         build = build_convolution_norm(activation)
         yield Row("convolution + GroupNorm", "conv2d_group_norm", pattern, build, "O3")
+    for activation, pattern in gates.activations(BATCH_NORM).items():
+        build = build_convolution_batch_norm(activation)
+        yield Row("convolution + BatchNorm", "conv2d_batch_norm", pattern, build, "O3", evaluation=True)
     yield Row("GroupNorm + SiLU", "group_norm", gates.silu(norms.GROUP_NORM), norms.build_group_norm("silu"))
     yield Row("GroupNorm + ReLU", "group_norm", Op("relu", norms.GROUP_NORM), norms.build_group_norm("relu"))
     yield Row("GroupNorm", "group_norm", norms.GROUP_NORM, norms.build_group_norm("none"))

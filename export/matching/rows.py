@@ -161,3 +161,4 @@ class Row:
     pattern: Pattern
     build: Callable[[Match], Fused | Skip | None]
     level: str = "O1"
+    evaluation: bool = False  # fits a network only where it is not trained: the fused construct asks for that

@@ -194,7 +194,8 @@ def _replace(module: Any, path: str, function: str, frame: Frame, patterns: Sequ
     """Give a module another forward, if there is one with operators."""
     if "forward" in vars(module) and not function:
         return
-    found, _ = find(frame.graph, patterns, report.level)
+    # A function of PyTorch's has no place for a condition on training.
+    found, _ = find(frame.graph, [row for row in patterns if not row.evaluation], report.level)
     inner = {entry.pattern for entry in report.replaced if entry.place.startswith(f"{path}.")}
     if not function and {one.row.name for one in found} <= inner:
         return

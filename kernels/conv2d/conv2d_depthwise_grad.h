@@ -8,9 +8,9 @@
 #ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_GRAD_H
 #define MS_ASCEND_OPS_CONV2D_DEPTHWISE_GRAD_H
 
-#include "conv2d_depthwise_tiles.h"
 #include "kernel_operator.h"
 #include "primitives/columns.h"
+#include "primitives/convolution_depthwise_tiles.h"
 
 namespace ms_ascend_ops {
 

@@ -5,15 +5,17 @@
 #ifndef MS_ASCEND_OPS_CONV2D_TILING_H
 #define MS_ASCEND_OPS_CONV2D_TILING_H
 
-#include "conv2d_depthwise_tiling.h"
 #include "conv2d_params.h"
-#include "primitives/activation_scratch.h"
+#include "primitives/convolution_depthwise_tiling.h"
+#include "primitives/convolution_epilogue_tiling.h"
 #include "primitives/convolution_tiling.h"
 
 namespace ms_ascend_ops {
 
 using Conv2dTilingData = ConvolutionTilingData;
 using Conv2dGradTilingData = ConvolutionTilingData;
+
+constexpr convolution::ChannelBytes CHANNEL_BIAS_BYTES{2 * BLOCK_BYTES + 8, 4 * sizeof(float)};
 
 inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& platform, Conv2dTilingData& tiling)
 {
@@ -30,29 +32,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     tiling.flip = params.flip_weight ? 1 : 0;
     PlanWeight(params.transposed_weight, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
-    tiling.activation = static_cast<uint32_t>(params.activation);
-    switch (params.activation) {
-        case Conv2dActivation::GELU:
-            tiling.scratch = GeluScratch(false, bytes).forward;
-            break;
-        case Conv2dActivation::GELU_TANH:
-            tiling.scratch = GeluScratch(true, bytes).forward;
-            break;
-        default:
-            tiling.scratch = SILU_SCRATCH.forward;
-    }
-    const uint64_t copy = depthwise::FloatCopyBytes(bytes);
-    if (depthwise::PlanTiles(platform, bytes,
-                             {2 * bytes + copy, 0, (3 + tiling.scratch) * sizeof(float) + 2 * bytes, 0}, tiling)) {
-        return depthwise::Share(params.x, platform, tiling);
-    }
-    PlanTiles(platform, bytes, tiling);
-    const bool rounds = params.x.dtype != DataType::FLOAT32 && tiling.chunks > 1;
-    tiling.finished = tiling.hasBias != 0 || params.activation != Conv2dActivation::NONE || rounds ? 1 : 0;
-    // The result in two chunks, what the vector unit works with, and the bias.
-    const EpilogueBytes epilogue{(1 + tiling.scratch) * sizeof(float) + 2 * bytes, 2 * BLOCK_BYTES + 8,
-                                 4 * sizeof(float)};
-    return PlanProduct(params.x, platform, epilogue, tiling);
+    return PlanFinished(params.x, platform, params.activation, tiling.hasBias != 0, CHANNEL_BIAS_BYTES, tiling);
 }
 
 // SumChunks adds parts up in pieces of so many columns.

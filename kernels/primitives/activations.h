@@ -1,5 +1,6 @@
 /*!
- * Activations behind products, by number, in the order of the definitions: none, relu, gelu, gelu_tanh, silu.
+ * Activations behind products, by number, in the order of the definitions: none, relu, gelu, gelu_tanh, silu, relu6,
+ * hard_swish.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ACTIVATIONS_H
 #define MS_ASCEND_OPS_PRIMITIVES_ACTIVATIONS_H
@@ -37,6 +38,12 @@ __aicore__ inline void Activate(uint32_t activation, const FloatTensor& dst, con
             break;
         case 4:
             Silu::Forward(dst, scratch, stride, x, ones, count);
+            break;
+        case 5:
+            Relu6::Forward(dst, scratch, stride, x, ones, count);
+            break;
+        case 6:
+            HardSwish::Forward(dst, scratch, stride, x, ones, count);
             break;
         default:
             NoActivation::Forward(dst, scratch, stride, x, ones, count);

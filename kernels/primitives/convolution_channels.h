@@ -26,6 +26,18 @@ __aicore__ inline uint32_t ChannelsOf(const ConvolutionTilingData& tiling)
     return ConvolutionStride(tiling.channelsLast != 0 ? tiling.tileOut : tiling.chunkRows);
 }
 
+// Makes floats of loaded values.
+template <typename B>
+__aicore__ inline void TakeChannels(const AscendC::LocalTensor<float>& floats, const AscendC::LocalTensor<B>& values,
+                                    uint32_t count)
+{
+    if constexpr (IS_FLOAT<B>) {
+        AscendC::Muls(floats, values, 1.0f, static_cast<int32_t>(count));  // a copy
+    } else {
+        AscendC::Cast(floats, values, AscendC::RoundMode::CAST_NONE, count);
+    }
+}
+
 template <typename B>
 class ChannelAddend {
 public:
@@ -76,11 +88,7 @@ private:
         LoadRows(values, gm_[at], {1, count, count, count}, true);
         queue.EnQue(values);
         values = queue.template DeQue<B>();
-        if constexpr (IS_FLOAT<B>) {
-            AscendC::Muls(floats_, values, 1.0f, static_cast<int32_t>(count));  // a copy
-        } else {
-            AscendC::Cast(floats_, values, AscendC::RoundMode::CAST_NONE, count);
-        }
+        TakeChannels(floats_, values, count);
         queue.FreeTensor(values);
     }
 

@@ -1,5 +1,5 @@
 /*!
- * ReLU and its derivative on float tensors. The derivative at 0 is 0.
+ * ReLU and its derivative on float tensors, ReLU6 and hard swish. The derivative at 0 is 0.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RELU_H
 #define MS_ASCEND_OPS_PRIMITIVES_RELU_H
@@ -25,6 +25,31 @@ struct Relu {
         AscendC::Relu(slope, x, count);
         AscendC::Muls(slope, slope, LARGE, count);
         AscendC::Mins(slope, slope, 1.0f, count);
+    }
+};
+
+// min(max(x, 0), 6). It takes the arguments of the one in silu.h, as does HardSwish.
+struct Relu6 {
+    static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>&,
+                                          uint32_t, const AscendC::LocalTensor<float>& x,
+                                          const AscendC::LocalTensor<float>&, int32_t count)
+    {
+        AscendC::Relu(dst, x, count);
+        AscendC::Mins(dst, dst, 6.0f, count);
+    }
+};
+
+// x * min(max(x + 3, 0), 6) / 6; dst is not x.
+struct HardSwish {
+    static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>&,
+                                          uint32_t, const AscendC::LocalTensor<float>& x,
+                                          const AscendC::LocalTensor<float>&, int32_t count)
+    {
+        AscendC::Adds(dst, x, 3.0f, count);
+        AscendC::Relu(dst, dst, count);
+        AscendC::Mins(dst, dst, 6.0f, count);
+        AscendC::Muls(dst, dst, 1.0f / 6.0f, count);
+        AscendC::Mul(dst, dst, x, count);
     }
 };
 

@@ -5,6 +5,7 @@ from ms_ascend_ops.ops.add_layer_norm import add_layer_norm as add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm as add_rms_norm
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul as block_sparse_matmul
 from ms_ascend_ops.ops.conv2d import conv2d as conv2d
+from ms_ascend_ops.ops.conv2d_batch_norm import conv2d_batch_norm as conv2d_batch_norm
 from ms_ascend_ops.ops.conv2d_group_norm import conv2d_group_norm as conv2d_group_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy as cross_entropy
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant as dynamic_quant

@@ -35,6 +35,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 _add_layer_norm = _function("add_layer_norm")
 _conv2d = _function("conv2d")
+_conv2d_batch_norm = _function("conv2d_batch_norm")
 _conv2d_group_norm = _function("conv2d_group_norm")
 _cross_entropy = _function("cross_entropy")
 _flash_attention = _function("flash_attention")
@@ -119,6 +120,31 @@ def conv2d(
     """
     placed = _placement("conv2d", x, weight, stride, padding, dilation, data_format)
     return _conv2d(x, weight, bias, *placed, groups, activation, data_format, False, False, 0, 0)  # type: ignore[no-any-return]
+
+
+def conv2d_batch_norm(
+    x: Tensor,
+    weight: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, ...] | str = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    epsilon: float = 1e-5,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> Tensor:
+    """Convolution in two dims with the batch normalization of inference and an activation.
+
+    See `ms_ascend_ops.ops.conv2d_batch_norm`, which takes and returns the same.
+    """
+    placed = _placement("conv2d_batch_norm", x, weight, stride, padding, dilation, data_format)
+    tensors = x, weight, gamma, beta, mean, variance, bias
+    return _conv2d_batch_norm(*tensors, *placed, groups, epsilon, activation, data_format)  # type: ignore[no-any-return]
 
 
 def conv2d_group_norm(

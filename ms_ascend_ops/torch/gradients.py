@@ -274,6 +274,34 @@ def _of_convolution(call: Call, dz: Tensor, attributes: dict[str, Any]) -> Gradi
     return found
 
 
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda z: z,
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda z: torch.nn.functional.gelu(z, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+    "relu6": torch.nn.functional.relu6,
+    "hard_swish": torch.nn.functional.hardswish,
+}
+
+
+def _conv2d_batch_norm(call: Call) -> Gradients:
+    """Differentiate what is behind the convolution, which is calculated again, by PyTorch."""
+    known = {name: value for name, value in call.attributes.items() if name != "epsilon"}
+    attributes = registry.signature("conv2d").check_attributes({**known, "activation": "none"})
+    shape = (1, 1, 1, -1) if attributes["data_format"] == "NHWC" else (1, -1, 1, 1)
+    z = _kernel("conv2d")(call["x"], call["weight"], call["bias"], *attributes.values())
+    with torch.enable_grad():
+        z, gamma, beta = (tensor.detach().float().requires_grad_() for tensor in (z, call["gamma"], call["beta"]))
+        rstd = (call["variance"].float() + call.attributes["epsilon"]).rsqrt()
+        normal = (z - call["mean"].float().reshape(shape)) * rstd.reshape(shape)
+        y = _ACTIVATIONS[call.attributes["activation"]](normal * gamma.reshape(shape) + beta.reshape(shape))
+        dz, dgamma, dbeta = torch.autograd.grad(y, (z, gamma, beta), call.douts["y"].float())
+    dtype = call["gamma"].dtype
+    found = _of_convolution(call, dz.to(call["x"].dtype), attributes)
+    return {**found, "gamma": dgamma.to(dtype), "beta": dbeta.to(dtype)}
+
+
 def _conv2d_group_norm(call: Call) -> Gradients:
     norm = [call.attributes[name] for name in ("num_groups", "epsilon", "activation", "data_format")]
     known = {name: value for name, value in call.attributes.items() if name not in ("num_groups", "epsilon")}
@@ -409,6 +437,7 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
 _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
     "conv2d": _conv2d,
+    "conv2d_batch_norm": _conv2d_batch_norm,
     "conv2d_group_norm": _conv2d_group_norm,
     "block_sparse_matmul": _sparse_product("blocks", 16),
     "flash_attention": _flash_attention,
@@ -428,6 +457,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
 # These keep what the gradient kernel does not take.
 _KEPT: dict[str, list[str]] = {
     "conv2d": ["x", "weight", "bias", "y"],
+    "conv2d_batch_norm": ["x", "weight", "gamma", "beta", "mean", "variance", "bias"],
     "conv2d_group_norm": ["x", "weight", "gamma", "beta", "bias", "z", "mean", "rstd"],
     "block_sparse_matmul": ["row_ends", "indices", "blocks", "dense"],
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],

@@ -17,6 +17,7 @@ from tests.native import tiles_of_a_chip
 SHAPES = {
     "block_sparse_matmul": (30, 10, 70, 40),
     "conv2d": (1, 40, 40, 40, 3, 1, 1),
+    "conv2d_batch_norm": (1, 40, 40, 40, 3, 1, 1),
     "conv2d_group_norm": (2, 20, 64, 25),
     "flash_attention": (2, 4, 2, 150, 300, 32),
     "flash_attention_varlen": (150, 3, 4, 2, 32),

@@ -18,7 +18,7 @@ from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 from tests.modes import run
 from tests.tensors import dtype_name, tensor
 
-OTHER_NAMES = ("conv2d", "conv2d_group_norm")  # of their attributes
+OTHER_NAMES = ("conv2d", "conv2d_batch_norm", "conv2d_group_norm")  # of their attributes
 WRONG = {
     "bool": [1, "true"],
     "float": [float("inf"), float("nan"), True, "1", [1.0]],

@@ -26,7 +26,7 @@ SEEN = 100  # elements of a gradient that are compared
 COMPILED = 3  # one of so many functions
 
 # Their attributes have other names in the function; or it adds results up, or writes them in place.
-OWN_TESTS = ("conv2d", "conv2d_group_norm", "cross_entropy", "kv_cache_update")
+OWN_TESTS = ("conv2d", "conv2d_batch_norm", "conv2d_group_norm", "cross_entropy", "kv_cache_update")
 # Attributes beside those of the samples, with other values than their defaults.
 MORE = {
     "add_layer_norm": [{"epsilon": 0.1}],

@@ -82,6 +82,7 @@ void FindConvolutions(void* library, Functions& f)
         find("dnnl_primitive_attr_create", f.attributesCreate) &&
         find("dnnl_primitive_attr_destroy", f.attributesDestroy) &&
         find("dnnl_primitive_attr_set_post_ops", f.attributesSetPostOps) &&
+        find("dnnl_primitive_attr_set_scales_mask", f.attributesSetScalesMask) &&
         find("dnnl_post_ops_create", f.postOpsCreate) && find("dnnl_post_ops_destroy", f.postOpsDestroy) &&
         find("dnnl_post_ops_append_eltwise", f.postOpsAppendEltwise) &&
         find("dnnl_reorder_primitive_desc_create", f.reorderCreate) &&

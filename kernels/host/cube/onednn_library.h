@@ -32,13 +32,14 @@ constexpr int ENGINE_CPU = 1;
 constexpr unsigned STREAM_DEFAULT = 1;
 enum DataTypeCode : int { BF16 = 2, F32 = 3 };
 enum ArgumentCode : int { ARGUMENT_SRC = 1, ARGUMENT_DST = 17, ARGUMENT_WEIGHTS = 33, ARGUMENT_BIAS = 41 };
-constexpr int ARGUMENT_DIFF = 128;  // of the gradient with respect to an argument, added to it
+constexpr int ARGUMENT_SCALES = 4096;  // added to an argument
+constexpr int ARGUMENT_DIFF = 128;     // of the gradient with respect to an argument, added to it
 enum FormatTag : int { TAG_ANY = 1, TAG_BLOCKS_OF_16 = 78, TAG_BLOCKS_OF_8 = 102 };  // any, aBcd16b, aBcd8b
 enum Query : int { QUERY_IMPLEMENTATION = 8, QUERY_SRC = 129, QUERY_WEIGHTS = 131, QUERY_DST = 133 };
 constexpr int QUERY_DIFF = 1;  // added to one of the last three
 constexpr int FORWARD_INFERENCE = 96;
 constexpr int CONVOLUTION_DIRECT = 1;
-enum EltwiseCode : int { RELU = 0x20, GELU_TANH = 0x2b, SWISH = 0x2c, GELU_ERF = 0x31 };
+enum EltwiseCode : int { RELU = 0x20, GELU_TANH = 0x2b, SWISH = 0x2c, CLIP = 0x2e, GELU_ERF = 0x31, HARD_SWISH = 0x34 };
 
 // The library calls this to run `task(i, count)` for every i below `count`: a class of its C++ interface
 // (dnnl_threadpool_iface.hpp), so the order of these functions counts.
@@ -94,6 +95,7 @@ struct Functions {
     Status (*attributesCreate)(Attributes*);
     Status (*attributesDestroy)(Attributes);
     Status (*attributesSetPostOps)(Attributes, PostOps);
+    Status (*attributesSetScalesMask)(Attributes, int, int);
     Status (*postOpsCreate)(PostOps*);
     Status (*postOpsDestroy)(PostOps);
     Status (*postOpsAppendEltwise)(PostOps, int, float, float);

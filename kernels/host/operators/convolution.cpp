@@ -16,7 +16,7 @@ namespace host {
 namespace convolutions {
 namespace {
 
-static_assert(sizeof(Convolution) == 2 * sizeof(DataType) + 25 * sizeof(int64_t), "compared as bytes");
+static_assert(sizeof(Convolution) == 2 * sizeof(DataType) + 26 * sizeof(int64_t), "compared as bytes");
 
 std::unique_ptr<Plan> MakePlan(const Convolution& c, State& state)
 {

@@ -14,7 +14,7 @@ namespace AscendC {
 namespace host {
 
 enum class ConvolutionResult : int64_t { Y, DX, DWEIGHT };
-enum class ConvolutionActivation : int64_t { NONE, RELU, GELU, GELU_TANH, SILU };
+enum class ConvolutionActivation : int64_t { NONE, RELU, GELU, GELU_TANH, SILU, RELU6, HARD_SWISH };
 
 // y = activation(x * weight + bias), and its gradients. Compared as bytes.
 struct Convolution {
@@ -35,6 +35,16 @@ struct Convolution {
     // y alone: a value for each channel of each sample, and a tensor like y, which are added before y is rounded.
     int64_t hasShift;
     int64_t hasResidual;
+    int64_t hasNorm;  // y alone: batch normalization behind the bias, whose vectors are of biasType
+};
+
+// The vectors of a batch normalization with given statistics.
+struct BatchNorm {
+    void* gamma;
+    void* beta;
+    void* mean;
+    void* variance;
+    float epsilon;
 };
 
 // Tensors that are results are written. `bias`: null without one.
@@ -45,6 +55,7 @@ struct ConvolutionTensors {
     void* y;
     void* shift = nullptr;
     void* residual = nullptr;
+    BatchNorm norm{};
 };
 
 // Runs it. False: the library has nothing that is ahead of the kernel.

@@ -70,6 +70,11 @@ Shape WeightShape(const Convolution& c)
     return shape;
 }
 
+int OutChannelDims(const Convolution& c)
+{
+    return c.groups == 1 ? 1 : 3;
+}
+
 }  // namespace convolutions
 }  // namespace host
 }  // namespace AscendC

@@ -46,6 +46,8 @@ OwnedDesc InFormat(const Shape& shape, Format format, int type);
 Shape ImageShape(const Convolution& c, int64_t channels, int64_t height, int64_t width);
 // Groups, output channels, input channels, rows, columns; without groups the last four.
 Shape WeightShape(const Convolution& c);
+// The bits of its dims of output channels.
+int OutChannelDims(const Convolution& c);
 
 }  // namespace convolutions
 }  // namespace host

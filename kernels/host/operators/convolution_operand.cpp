@@ -101,22 +101,31 @@ Ordered::~Ordered()
     }
 }
 
-bool Ordered::Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t& bytes)
+bool Ordered::Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t& bytes, int scaledDims)
 {
     const auto& f = OneDnn::Functions();
     isResult_ = isResult;
     if (given == nullptr || f.memoryCreate(&inner_, wanted, OneDnn::Engine(), nullptr) != 0) {
         return false;
     }
-    if (f.memoryDescEqual(given, wanted) != 0) {
+    if (scaledDims == 0 && f.memoryDescEqual(given, wanted) != 0) {
         return true;
     }
     moved_ = bytes;
     bytes += Lines(f.memoryDescSize(wanted));
+    Attributes attributes = nullptr;
+    if (scaledDims != 0) {
+        f.attributesCreate(&attributes);
+        f.attributesSetScalesMask(attributes, ARGUMENT_SRC, scaledDims);
+    }
     PrimitiveDesc desc = nullptr;
-    if (f.memoryCreate(&given_, given, OneDnn::Engine(), nullptr) != 0 ||
-        f.reorderCreate(&desc, isResult ? wanted : given, OneDnn::Engine(), isResult ? given : wanted, OneDnn::Engine(),
-                        nullptr) != 0) {
+    const bool described = f.memoryCreate(&given_, given, OneDnn::Engine(), nullptr) == 0 &&
+                           f.reorderCreate(&desc, isResult ? wanted : given, OneDnn::Engine(),
+                                           isResult ? given : wanted, OneDnn::Engine(), attributes) == 0;
+    if (attributes != nullptr) {
+        f.attributesDestroy(attributes);
+    }
+    if (!described) {
         return false;
     }
     const bool made = f.primitiveCreate(&reorder_, desc) == 0;
@@ -124,14 +133,14 @@ bool Ordered::Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t&
     return made;
 }
 
-bool Ordered::Begin(State& state, char* plain) const
+bool Ordered::Begin(State& state, char* plain, Memory factors) const
 {
     const auto& f = OneDnn::Functions();
     if (f.memorySetHandle(inner_, reorder_ == nullptr ? plain : state.memory + moved_) != 0) {
         return false;
     }
     return reorder_ == nullptr ||
-           (f.memorySetHandle(given_, plain) == 0 && (isResult_ || Reorder(state, given_, inner_)));
+           (f.memorySetHandle(given_, plain) == 0 && (isResult_ || Reorder(state, given_, inner_, factors)));
 }
 
 bool Ordered::End(State& state) const
@@ -139,10 +148,11 @@ bool Ordered::End(State& state) const
     return reorder_ == nullptr || !isResult_ || Reorder(state, inner_, given_);
 }
 
-bool Ordered::Reorder(State& state, Memory from, Memory to) const
+bool Ordered::Reorder(State& state, Memory from, Memory to, Memory factors) const
 {
-    const ExecArgument arguments[] = {{ARGUMENT_SRC, from}, {ARGUMENT_DST, to}};
-    return OneDnn::Functions().primitiveExecute(reorder_, state.stream, 2, arguments) == 0;
+    const ExecArgument arguments[] = {
+        {ARGUMENT_SRC, from}, {ARGUMENT_DST, to}, {ARGUMENT_SCALES | ARGUMENT_SRC, factors}};
+    return OneDnn::Functions().primitiveExecute(reorder_, state.stream, factors == nullptr ? 2 : 3, arguments) == 0;
 }
 
 }  // namespace convolutions

@@ -65,17 +65,18 @@ public:
     Ordered(const Ordered&) = delete;
     ~Ordered();
 
-    // Takes memory behind `bytes` where they move.
-    bool Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t& bytes);
+    // Takes memory behind `bytes` where they move. `scaledDims`: bits of the dims that factors are for, by which floats
+    // are multiplied on the way.
+    bool Create(MemoryDesc given, MemoryDesc wanted, bool isResult, size_t& bytes, int scaledDims = 0);
     // Called before the primitive runs, and after it.
-    bool Begin(State& state, char* plain) const;
+    bool Begin(State& state, char* plain, Memory factors = nullptr) const;
     bool End(State& state) const;
 
     bool Moves() const { return reorder_ != nullptr; }
     Memory Inner() const { return inner_; }
 
 private:
-    bool Reorder(State& state, Memory from, Memory to) const;
+    bool Reorder(State& state, Memory from, Memory to, Memory factors = nullptr) const;
 
     bool isResult_ = false;
     size_t moved_ = 0;  // where they are in the state's memory

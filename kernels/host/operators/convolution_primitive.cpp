@@ -2,25 +2,36 @@
 
 #include <utility>
 
-#include "operators/convolution_addends.h"
+#include "operators/convolution_finish.h"
 
 namespace AscendC {
 namespace host {
 namespace convolutions {
 namespace {
 
-Attributes WithActivation(ConvolutionActivation activation)
+struct Activation {
+    int code;
+    float alpha;
+    float beta;
+};
+
+// In the order of ConvolutionActivation.
+constexpr Activation ACTIVATIONS[] = {
+    {0, 0.0f, 0.0f},     {RELU, 0.0f, 0.0f}, {GELU_ERF, 0.0f, 0.0f},          {GELU_TANH, 0.0f, 0.0f},
+    {SWISH, 1.0f, 0.0f}, {CLIP, 0.0f, 6.0f}, {HARD_SWISH, 1.0f / 6.0f, 0.5f},
+};
+
+Attributes WithActivation(const Convolution& c, int type)
 {
-    constexpr int codes[] = {0, RELU, GELU_ERF, GELU_TANH, SWISH};
-    if (activation == ConvolutionActivation::NONE) {
+    if (c.activation == ConvolutionActivation::NONE || Finish::IsNeeded(c, type)) {
         return nullptr;
     }
     const auto& f = OneDnn::Functions();
     PostOps steps = nullptr;
     Attributes attributes = nullptr;
     f.postOpsCreate(&steps);
-    const float alpha = activation == ConvolutionActivation::SILU ? 1.0f : 0.0f;
-    f.postOpsAppendEltwise(steps, codes[static_cast<size_t>(activation)], alpha, 0.0f);
+    const Activation& activation = ACTIVATIONS[static_cast<size_t>(c.activation)];
+    f.postOpsAppendEltwise(steps, activation.code, activation.alpha, activation.beta);
     f.attributesCreate(&attributes);
     f.attributesSetPostOps(attributes, steps);
     f.postOpsDestroy(steps);
@@ -34,9 +45,19 @@ MemoryDesc WantedBy(const OwnedPrimitiveDesc& desc, int query)
     return OneDnn::Functions().primitiveDescQueryMemory(desc.get(), query, 0);
 }
 
+bool ScalesWeight(const Convolution& c, int type)
+{
+    return c.hasNorm != 0 && type == F32;
+}
+
+bool HasBias(const Convolution& c, int type)
+{
+    return c.result == ConvolutionResult::Y && (c.hasNorm != 0 ? ScalesWeight(c, type) : c.hasBias != 0);
+}
+
 int TypeOfY(const Convolution& c, int type)
 {
-    return Addends::AreIn(c) ? F32 : type;
+    return Finish::IsNeeded(c, type) ? F32 : type;
 }
 
 OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type, MemoryDesc weight)
@@ -60,9 +81,9 @@ OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type
         f.convolutionBackwardWeightsCreate(&desc, OneDnn::Engine(), CONVOLUTION_DIRECT, x.get(), weight, nullptr,
                                            y.get(), strides, dilations, before, behind, nullptr, nullptr);
     } else {
-        const Attributes attributes = WithActivation(c.activation);
+        const Attributes attributes = WithActivation(c, type);
         f.convolutionCreate(&desc, OneDnn::Engine(), FORWARD_INFERENCE, CONVOLUTION_DIRECT, x.get(), weight,
-                            c.hasBias != 0 ? bias.get() : nullptr, y.get(), strides, dilations, before, behind,
+                            HasBias(c, type) ? bias.get() : nullptr, y.get(), strides, dilations, before, behind,
                             attributes);
         if (attributes != nullptr) {
             f.attributesDestroy(attributes);
@@ -83,7 +104,7 @@ Chosen FirstAhead(const Convolution& whole, const Convolution& part)
     const bool bfloat16 = whole.type == DataType::BFLOAT16 && OneDnn::Get()->MultipliesBFloat16();
     for (const Choice& choice : ChoicesOf(whole)) {
         for (const int type : {BF16, F32}) {
-            if (type == F32 || bfloat16) {
+            if (type == F32 || (bfloat16 && (whole.hasNorm == 0 || Finish::Has(whole.activation)))) {
                 OwnedPrimitiveDesc desc = Describe(part, choice, type);
                 if (desc != nullptr && IsAhead(whole, NameOf(desc))) {
                     return {std::move(desc), choice, type};

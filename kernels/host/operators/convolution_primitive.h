@@ -49,6 +49,11 @@ private:
 OwnedPrimitiveDesc Describe(const Convolution& c, const Choice& choice, int type, MemoryDesc weight = nullptr);
 std::string NameOf(const OwnedPrimitiveDesc& desc);
 
+// Returns true if a norm's factors are in the weight and its offsets are the bias. A weight of 16 bits would be rounded
+// once more: there the sums are normalized, as floats. Post-operations would do it, but take up to ten times as long as
+// the convolution.
+bool ScalesWeight(const Convolution& c, int type);
+bool HasBias(const Convolution& c, int type);
 // Returns the type in which a primitive of `type` leaves y: floats where something is added to them.
 int TypeOfY(const Convolution& c, int type);
 

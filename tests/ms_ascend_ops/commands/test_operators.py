@@ -37,7 +37,7 @@ FOLLOW = {
 }
 OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 # Pairs of numbers there, and no rows and columns that are left out.
-for convolution in ("conv2d", "conv2d_group_norm"):
+for convolution in ("conv2d", "conv2d_batch_norm", "conv2d_group_norm"):
     OTHERWISE |= {(convolution, f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
     OTHERWISE |= {(convolution, f"pad_{side}") for side in ("top", "bottom", "left", "right")}
 OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}  # of gradients, like gaps

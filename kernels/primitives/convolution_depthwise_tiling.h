@@ -1,9 +1,9 @@
 /*!
  * Tiling of depthwise convolutions with channels last. Plain C++.
- * Plan: conv2d_depthwise_tiles.h.
+ * Plan: primitives/convolution_depthwise_tiles.h.
  */
-#ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILING_H
-#define MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILING_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
 
 #include "primitives/convolution_tiling.h"
 
@@ -100,4 +100,4 @@ inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Convolu
 }  // namespace depthwise
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILING_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H

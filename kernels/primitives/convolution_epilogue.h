@@ -1,23 +1,29 @@
 /*!
- * Bias and activation of tiles of float sums.
+ * What is done to the channels of tiles of float sums, and the activation.
  */
-#ifndef MS_ASCEND_OPS_CONV2D_EPILOGUE_H
-#define MS_ASCEND_OPS_CONV2D_EPILOGUE_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H
+#define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H
 
-#include "conv2d_tiling.h"
 #include "kernel_operator.h"
 #include "primitives/activations.h"
 #include "primitives/convolution_channels.h"
 #include "primitives/convolution_columns.h"
+#include "primitives/convolution_depthwise.h"
+#include "primitives/convolution_tiles.h"
 #include "primitives/ones.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
 
-template <typename T, typename B>
+// CHANNELS says what is done to the sums of each channel. It has
+//     Values, what it reads, and Init(values, tiling, pipe);
+//     BeginTile(channel, channels): the first of a tile's channels, and how many it has;
+//     Apply(z, channel, block): to a chunk of the tile, which with channels first begins with that channel.
+template <typename T, typename CHANNELS>
 class ConvolutionEpilogue {
 public:
-    __aicore__ inline void Init(GM_ADDR bias, GM_ADDR y, const Conv2dTilingData& tiling, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(const typename CHANNELS::Values& values, GM_ADDR y, const ConvolutionTilingData& tiling,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
@@ -30,10 +36,7 @@ public:
         work_ = workBuf_.template Get<float>();
         scratch_ = ScratchBehind(work_, chunkElements_, tiling.scratch);
         ones_ = BlockOfOnes(onesBuf_, pipe);
-        if (tiling.hasBias != 0) {
-            pipe.InitBuffer(biasQueue_, 1, ChannelsOf(tiling) * sizeof(B));
-        }
-        bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
+        channels_.Init(values, tiling, pipe);
     }
 
     __aicore__ inline void Finish(const AscendC::GlobalTensor<float>& sums, const ConvolutionTile& tile, uint64_t y,
@@ -43,7 +46,7 @@ public:
         const uint32_t lines = last ? tile.Positions() : tile.outs;
         const uint32_t cols = last ? tile.outs : tile.Positions();
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupOut + tile.out;
-        bias_.BeginTile(biasQueue_, channel, tile.outs);
+        channels_.BeginTile(channel, tile.outs);
         for (uint32_t line = 0; line < lines; line += tiling_.chunkRows) {
             const uint32_t rows = lines - line < tiling_.chunkRows ? lines - line : tiling_.chunkRows;
             const RowBlock block{rows, cols, ConvolutionStride(cols)};
@@ -51,7 +54,7 @@ public:
             LoadRows(z, sums[line * cols], {rows, cols, block.stride, cols}, true);
             sumQueue_.EnQue(z);
             z = sumQueue_.template DeQue<float>();
-            bias_.Add(biasQueue_, z, channel + line, block);
+            channels_.Apply(z, channel + line, block);
             AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> floats = FloatTarget(result, work_);
             const uint32_t count = rows * block.stride;
@@ -63,20 +66,41 @@ public:
     }
 
 private:
-    Conv2dTilingData tiling_;
+    ConvolutionTilingData tiling_;
     uint32_t chunkElements_ = 0;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> sumQueue_;
-    ChannelQueue biasQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::LocalTensor<float> work_;
     AscendC::LocalTensor<float> scratch_;  // of the activation, if it has any
     AscendC::LocalTensor<float> ones_;
-    ChannelAddend<B> bias_;
+    CHANNELS channels_;
 };
+
+// A convolution whose tiles the vector unit finishes, or makes. CHANNELS as above.
+template <typename T, typename CHANNELS>
+__aicore__ inline void ConvolveAndFinish(GM_ADDR x, GM_ADDR weight, const typename CHANNELS::Values& values, GM_ADDR y,
+                                         GM_ADDR workspace, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)
+{
+    if (tiling.depthwise != 0) {
+        typename Convolution<T, float>::Product product;
+        REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), product, &tiling.product);  // the cube core leaves here
+        DepthwiseConvolution<T, CHANNELS> convolution;
+        convolution.Init(x, weight, values, y, tiling, pipe);
+        convolution.Process();
+        product.End();
+        return;
+    }
+    Convolution<T, float> convolution;
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), convolution.product, &tiling.product);
+    convolution.Init(x, weight, workspace, tiling, pipe);
+    ConvolutionEpilogue<T, CHANNELS> epilogue;
+    epilogue.Init(values, y, tiling, pipe);
+    convolution.MultiplyAndFinish(epilogue);
+}
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_CONV2D_EPILOGUE_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H

@@ -4,23 +4,24 @@
  *
  * Bound: the vector unit, two instructions for each kernel offset of each element.
  */
-#ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
-#define MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_H
+#define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_H
 
-#include "conv2d_depthwise_tiles.h"
 #include "kernel_operator.h"
 #include "primitives/activations.h"
 #include "primitives/columns.h"
+#include "primitives/convolution_depthwise_tiles.h"
 #include "primitives/core_share.h"
 #include "primitives/ones.h"
 
 namespace ms_ascend_ops {
 
-template <typename T, typename B>
+// CHANNELS: primitives/convolution_epilogue.h.
+template <typename T, typename CHANNELS>
 class DepthwiseConvolution {
 public:
-    __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR bias, GM_ADDR y, const ConvolutionTilingData& tiling,
-                                AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const typename CHANNELS::Values& values, GM_ADDR y,
+                                const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
@@ -38,10 +39,7 @@ public:
         sums_ = workBuf_.template Get<float>();
         AscendC::Duplicate(sums_, 0.0f, static_cast<int32_t>(elements_));  // also behind the channels of a tile
         ones_ = BlockOfOnes(onesBuf_, pipe);
-        if (tiling.hasBias != 0) {
-            pipe.InitBuffer(biasQueue_, 1, ChannelsOf(tiling) * sizeof(B));
-        }
-        bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
+        channels_.Init(values, tiling, pipe);
     }
 
     __aicore__ inline void Process()
@@ -54,7 +52,7 @@ public:
             const DepthwiseTile tile = DepthwiseTileAt(tiling_, task);
             if (task == share.begin || tile.channel != DepthwiseTileAt(tiling_, task - 1).channel) {
                 LoadWeight(tile);
-                bias_.BeginTile(biasQueue_, tile.channel, tile.channels);
+                channels_.BeginTile(tile.channel, tile.channels);
             }
             input_.Begin();
             for (uint32_t row = 0; row < tile.rows; ++row) {
@@ -103,7 +101,7 @@ private:
                 InRows<AddOf>(sums_, sums_, product, {tile.cols, tile.channels, stride_});
             }
         }
-        bias_.Add(biasQueue_, sums_, tile.channel, {tile.cols, tile.channels, stride_});
+        channels_.Apply(sums_, tile.channel, {tile.cols, tile.channels, stride_});
         AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> floats = FloatTarget(result, sums_[2 * elements_]);
         const uint32_t count = tile.cols * stride_;
@@ -143,10 +141,9 @@ private:
     AscendC::LocalTensor<float> sums_;
     AscendC::LocalTensor<float> ones_;
     FloatCopies<T> weightCopies_;
-    ChannelQueue biasQueue_;
-    ChannelAddend<B> bias_;
+    CHANNELS channels_;
 };
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_H

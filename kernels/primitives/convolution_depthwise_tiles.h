@@ -5,8 +5,8 @@
  * as a whole, with zeros where the padding is, and becomes float: so rows of channels are an offset's neighbours at any
  * distance in the Unified Buffer.
  */
-#ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILES_H
-#define MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILES_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILES_H
+#define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILES_H
 
 #include "kernel_operator.h"
 #include "primitives/convolution_channels.h"
@@ -144,4 +144,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_CONV2D_DEPTHWISE_TILES_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILES_H
