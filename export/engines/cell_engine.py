@@ -18,7 +18,7 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit, path_to
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.engines.timing import slower
-from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.graph import BATCH_NORMS, Graph
 from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
@@ -249,12 +249,9 @@ def _normalizes_batches(cell: nn.Cell) -> bool:
 
 def outside_training(cell: nn.Cell, found: Sequence[Found]) -> list[str]:
     """Conditions for places that fit only where their batch normalizations take given statistics."""
-    nodes = [n for item in found if item.row.evaluation for n in item.inside if n.kind in _BATCH_NORMS]
+    nodes = [n for item in found if item.row.evaluation for n in item.inside if n.kind in BATCH_NORMS]
     owners = ["self" if n.origin is None else path_to(cell, n.origin.name) for n in nodes]
     return [f"not {owner}.training" for owner in dict.fromkeys(owners)]
-
-
-_BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 
 def of_one_sub_cell(found: Found) -> bool:

@@ -10,10 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CALL", "CONSTANT", "INPUT", "PARAMETER", "Graph", "Node", "constant"]
+__all__ = ["BATCH_NORMS", "CALL", "CONSTANT", "INPUT", "PARAMETER", "Graph", "Node", "constant"]
 
 # Kinds of nodes that are no primitive.
 INPUT, PARAMETER, CONSTANT, CALL = "input", "parameter", "constant", "call"
+# Primitives that take statistics of a batch, or given ones.
+BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 
 @dataclass(eq=False)

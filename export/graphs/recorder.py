@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
 from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
-from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, constant
+from ms_ascend_ops.export.graphs.graph import BATCH_NORMS, CONSTANT, INPUT, PARAMETER, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, synchronize
 from ms_ascend_ops.export.graphs.specs import spec_of
 
@@ -106,7 +106,9 @@ class Recorder(DispatchMode):  # type: ignore[misc]
             node.shape, node.dtype = tuple(result.shape), dtype_name(result.dtype)
             self.add(result, node)
         elif isinstance(result, (tuple, list)):
-            for index, item in enumerate(result):
+            # A batch normalization with given statistics leaves its other outputs as memory was, which may hold a value
+            # of another node.
+            for index, item in enumerate(result[:1] if node.kind in BATCH_NORMS else result):
                 self.record(Node("TupleGetItem", (node, constant(index))), item)
 
     def node(self, value: Any) -> Node:

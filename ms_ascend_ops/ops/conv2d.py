@@ -114,7 +114,8 @@ def conv2d(
             stride in a graph for unknown sizes of x.
 
     Differentiable in x, weight and bias. NaN of x reaches the places whose kernel covers it, NaN of the weight its
-    output channel; on a CPU it need not reach places where it meets the padding. No samples give an empty y.
+    output channel; on a CPU it need not reach places where it meets the padding. "relu" makes 0 of it, as MindSpore's
+    does there. No samples give an empty y.
 
     Products are accumulated in float32; bias and activation are calculated in float32, and the result is rounded once.
     The order of sums follows from the shapes: neither results nor gradients change from run to run, or with the number

@@ -112,7 +112,8 @@ def conv2d_batch_norm(
         ValueError: shapes that do not fit each other, and what `ops.conv2d` refuses; epsilon is not > 0.
 
     Differentiable in x, weight, gamma, beta and bias; mean and variance get zeros, as of MindSpore's BatchNorm. NaN of
-    a channel's vectors reaches that channel, and so does a variance below -epsilon. No samples give an empty y.
+    a channel's vectors reaches that channel, and so does a variance below -epsilon; "relu" makes 0 of it on a CPU, as
+    MindSpore's does. No samples give an empty y.
 
     Products are accumulated in float32; the norm, as a factor and an offset of each channel, and the activation are
     calculated in float32, and the result is rounded once. The order of sums follows from the shapes.

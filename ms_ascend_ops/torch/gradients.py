@@ -291,12 +291,14 @@ def _conv2d_batch_norm(call: Call) -> Gradients:
     attributes = registry.signature("conv2d").check_attributes({**known, "activation": "none"})
     shape = (1, 1, 1, -1) if attributes["data_format"] == "NHWC" else (1, -1, 1, 1)
     z = _kernel("conv2d")(call["x"], call["weight"], call["bias"], *attributes.values())
-    with torch.enable_grad():
-        z, gamma, beta = (tensor.detach().float().requires_grad_() for tensor in (z, call["gamma"], call["beta"]))
-        rstd = (call["variance"].float() + call.attributes["epsilon"]).rsqrt()
+    rstd = (call["variance"].float() + call.attributes["epsilon"]).rsqrt()
+
+    def behind(z: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         normal = (z - call["mean"].float().reshape(shape)) * rstd.reshape(shape)
-        y = _ACTIVATIONS[call.attributes["activation"]](normal * gamma.reshape(shape) + beta.reshape(shape))
-        dz, dgamma, dbeta = torch.autograd.grad(y, (z, gamma, beta), call.douts["y"].float())
+        return _ACTIVATIONS[call.attributes["activation"]](normal * gamma.reshape(shape) + beta.reshape(shape))
+
+    _, differentiate = torch.func.vjp(behind, z.float(), call["gamma"].float(), call["beta"].float())
+    dz, dgamma, dbeta = differentiate(call.douts["y"].float())
     dtype = call["gamma"].dtype
     found = _of_convolution(call, dz.to(call["x"].dtype), attributes)
     return {**found, "gamma": dgamma.to(dtype), "beta": dbeta.to(dtype)}

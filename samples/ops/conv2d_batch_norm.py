@@ -7,7 +7,7 @@ from mindspore import ops
 
 from ms_ascend_ops import ops as fused
 
-VARIANTS = {"": {}, "relu": {"activation": "relu"}, "hard_swish": {"activation": "hard_swish"}}
+VARIANTS = {"": {}, "hard_swish": {"activation": "hard_swish"}}
 # Samples, channels, output channels, rows and columns, those of the kernel, stride, groups.
 SHAPES = (
     (1, 64, 64, 56, 3, 1, 1),  # ResNet-50
@@ -62,9 +62,7 @@ def ours(
 ):
     pads = (pad_top, pad_bottom, pad_left, pad_right)
     vectors = (gamma, beta, mean, variance, bias)
-    return fused.conv2d_batch_norm(
-        x, weight, *vectors, (stride_h, stride_w), pads, 1, groups, activation=activation
-    )
+    return fused.conv2d_batch_norm(x, weight, *vectors, (stride_h, stride_w), pads, 1, groups, activation=activation)
 
 
 def stock(
@@ -87,7 +85,7 @@ def stock(
     pads = (pad_top, pad_left)  # as much on the other sides
     z = ops.conv2d(x, weight, bias, (stride_h, stride_w), "pad", pads, 1, groups)
     y = ops.batch_norm(z, mean, variance, gamma, beta)
-    return {"none": lambda y: y, "relu": ops.relu, "hard_swish": ops.hardswish}[activation](y)
+    return ops.hardswish(y) if activation == "hard_swish" else y
 
 
 def pytorch(
@@ -111,7 +109,7 @@ def pytorch(
     f = torch.nn.functional
     z = f.conv2d(x, weight, bias, (stride_h, stride_w), (pad_top, pad_left), 1, groups)
     y = f.batch_norm(z, mean, variance, gamma, beta)
-    return {"none": lambda y: y, "relu": torch.relu, "hard_swish": f.hardswish}[activation](y)
+    return f.hardswish(y) if activation == "hard_swish" else y
 
 
 # The norm and the activation are operators of their own there.

@@ -15,6 +15,7 @@ from tests.reference import conv2d_batch_norm as reference
 SIGNATURE = registry.signature("conv2d_batch_norm")
 TYPES = [(row["T"], row["G"]) for row in SIGNATURE.types]
 FORMATS = ["NCHW", "NHWC"]
+ACTIVATIONS = list(reference.ACTIVATIONS)
 
 
 def tensors(rng, case, data_format, has_bias=True):
@@ -37,7 +38,13 @@ def attributes_of(case, data_format, activation="none"):
 
 
 @cover(
-    "case", CASES, types=TYPES, data_format=FORMATS, has_bias=[0, 1], activation=list(reference.ACTIVATIONS), chip=[0, 1]
+    "case",
+    CASES,
+    types=TYPES,
+    data_format=FORMATS,
+    has_bias=[0, 1],
+    activation=list(reference.ACTIVATIONS),
+    chip=[0, 1],
 )
 def test_forward(case, types, data_format, has_bias, activation, chip):
     rng = np.random.default_rng(sum(case[0][:5]))
@@ -57,7 +64,8 @@ def test_the_library_of_conv2d_answers(dtype, data_format):
         shapes = [None if each is None else each.shape for each in tensors(np.random.default_rng(0), case, data_format)]
         answers = native().answering_library("conv2d_batch_norm", shapes, [dtype] * 7, attributes)
         plain = reference.convolution_attributes(attributes)
-        assert answers == native().answering_library("conv2d", [*shapes[:2], None], [dtype] * 3, plain)
+        biased = [*shapes[:2], shapes[2]]
+        assert answers == native().answering_library("conv2d", biased, [dtype] * 3, plain)
 
 
 @pytest.mark.parametrize("chip", [0, 1])

@@ -136,15 +136,26 @@ def _convolution(rng, shapes, attributes):
     return [x, weight, (outs,)] if forward else [y, x, weight]
 
 
+def _plain_convolution(attributes):
+    """The attributes of conv2d among those of an operator that has more behind it."""
+    plain = {name: attributes[name] for name in registry.signature("conv2d").check_attributes({}) if name in attributes}
+    return plain | {"activation": "none", "flip_weight": False, "transposed_weight": False, "gap_h": 0, "gap_w": 0}
+
+
+def _batch_normalized_convolution(rng, shapes, attributes):
+    """A convolution, and five vectors of its output channels."""
+    outs, plain = shapes[1][0], _plain_convolution(attributes)
+    x, weight, _ = _convolution(rng, [shapes[0], shapes[1], (outs,)], plain)
+    attributes.update({name: value for name, value in plain.items() if name.startswith("pad_")})
+    return [x, weight, *[(outs,)] * 5]
+
+
 def _normalized_convolution(rng, shapes, attributes):
     """A convolution whose output channels are groups of the norm; what is added to it."""
     outs = shapes[1][0]
     attributes["num_groups"] = next(n for n in (32, 6, 4, 3, 2, 1) if outs % n == 0)
-    plain = {name: attributes[name] for name in registry.signature("conv2d").check_attributes({}) if name in attributes}
-    plain |= {"activation": "none", "flip_weight": False, "transposed_weight": False, "gap_h": 0, "gap_w": 0}
-    x, weight, _ = _convolution(rng, [shapes[0], shapes[1], (outs,)], plain)
-    attributes.update({name: value for name, value in plain.items() if name.startswith("pad_")})
-    z = infer_shapes(registry.signature("conv2d"), [x, weight, None], plain)[0]
+    x, weight, *_ = _batch_normalized_convolution(rng, shapes, attributes)
+    z = infer_shapes(registry.signature("conv2d"), [x, weight, None], _plain_convolution(attributes))[0]
     return [x, weight, *[(outs,)] * 3, (x[0], outs), z]
 
 
@@ -175,6 +186,7 @@ def _sliced(rng, shapes, attributes):
 ARRANGED = {
     "block_sparse_matmul": partial(_sparse, side=16),
     "conv2d": _convolution,
+    "conv2d_batch_norm": _batch_normalized_convolution,
     "conv2d_group_norm": _normalized_convolution,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
