@@ -1,5 +1,5 @@
 /*!
- * Shift and residual are added to the sums of a convolution before these are rounded, in the order of the kernel.
+ * Adds shift and residual to the sums of a convolution before these are rounded, in the order of the kernel.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_ADDENDS_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_ADDENDS_H
@@ -21,11 +21,7 @@ public:
     void Run(State& state, char* sums, const ConvolutionTensors& tensors) const;
 
 private:
-    DataType type_ = DataType::FLOAT32;
-    bool isLast_ = false;
-    int64_t samples_ = 0;
-    int64_t plane_ = 0;
-    int64_t channels_ = 0;
+    Convolution c_{};
     size_t shift_ = 0;  // as floats, in the state's memory
 };
 
