@@ -15,7 +15,7 @@ from typing import Any
 from ms_ascend_ops.benchmarks.providers import PROVIDERS
 from rich.table import Table
 
-__all__ = ["Pair", "beside", "changes", "changes_table", "differences", "means", "read"]
+__all__ = ["Pair", "against_peers", "changes", "changes_table", "differences", "means", "read"]
 
 OURS = ("library", "mindspore", "pynative")
 # Each of ours has to be as fast as the best of these others, which are called as it is.
@@ -116,9 +116,9 @@ def changes_table(pairs: list[Pair], tolerance: float) -> Table:
     return table
 
 
-def beside(new: dict[str, Any]) -> Iterator[Pair]:
-    """Cases of at least `LEAST_BYTES` beside stock MindSpore, and beside the fastest of PyTorch, torch.compile, ONNX
-    Runtime and SciPy.
+def against_peers(new: dict[str, Any]) -> Iterator[Pair]:
+    """Pairs of us with stock MindSpore, and with the fastest of PyTorch, torch.compile, ONNX Runtime and SciPy, in
+    cases of at least `LEAST_BYTES`.
     """
     times = _times(new)
     for case in new["cases"]:

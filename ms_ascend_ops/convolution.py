@@ -19,7 +19,7 @@ __all__ = [
     "whole_gradient_of_x",
 ]
 
-# MindSpore's C++ makes these of the name of a padding, in its primitive Conv2DPadding.
+# MindSpore's C++ has these numbers for the names of paddings, in its primitive Conv2DPadding.
 PADDINGS = {1: "same", 2: "valid"}
 
 # A phase has the kernel offsets that reach every stride-th pixel of x: the first, and how far apart they are; and the
@@ -29,10 +29,10 @@ Phase = tuple[int, int, int, int]
 
 def phases(size: int, stride: int, dilation: int, before: int, after: int) -> list[Phase | None]:
     """Return the phases of the gradient of x along one dim, for a kernel of this size: one for each place i modulo
-    stride, None where no tap reaches it. Each convolution has the same number of places, with `stride` times that at
-    least as many as x has.
+    stride, None where no kernel offset reaches it. Each convolution has the same number of places, with `stride` times
+    that at least as many as x has.
 
-    Place i of x is reached from place o of y by tap k where o * stride + k * dilation = i + before.
+    Place i of x is reached from place o of y by kernel offset k where o * stride + k * dilation = i + before.
     """
     more = -((after + before - dilation * (size - 1)) // stride)  # places than dy has
     step, spread = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
@@ -124,11 +124,11 @@ def named_padding(
     if name not in ("same", "valid"):
         raise ValueError(f"{op}: padding must be 'same', 'valid' or numbers, got {name!r}")
     pads: list[int] = []
-    for size, offsets, step, apart in zip(dims, kernel, stride, dilation, strict=False):
-        if name == "valid" or offsets is None or offsets < 0:
+    for size, extent, step, apart in zip(dims, kernel, stride, dilation, strict=False):
+        if name == "valid" or extent is None or extent < 0:
             pads += [0, 0]
             continue
-        total = apart * (offsets - 1)
+        total = apart * (extent - 1)
         if step > 1:
             if size is None or size < 0:
                 raise ValueError(f"{op}: padding 'same' with a stride needs an x whose sizes are known, or numbers")
@@ -147,9 +147,7 @@ def placement(
     if isinstance(padding, str):
         dims = slice(1, 3) if data_format == "NHWC" else slice(2, 4)
         pads = named_padding(padding, x[dims], weight[dims], strides, dilations, op)
-        if padding == "same" and (
-            -2 in (*x, *weight) or any(offsets is None or offsets < 0 for offsets in weight[dims])
-        ):
+        if padding == "same" and (-2 in (*x, *weight) or any(extent is None or extent < 0 for extent in weight[dims])):
             raise ValueError(f"{op}: padding 'same' needs a weight whose sizes are known, and the rank of x")
     else:
         pads = numbers("padding", padding, (2, 4), 0, op)

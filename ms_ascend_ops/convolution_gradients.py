@@ -47,8 +47,8 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         for part in parts:
             if part is not None:
                 row, row_step, col, col_step, convolution = part
-                offsets = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
-                found.append(convolution(dy, as_dtype(_as_inputs_first(offsets, groups, last), dtype), None))
+                elements = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
+                found.append(convolution(dy, as_dtype(_as_inputs_first(elements, groups, last), dtype), None))
         none = zeros_like(found[0])
         lines = []
         index = 0

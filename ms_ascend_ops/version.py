@@ -1,4 +1,4 @@
 """The version of the package and of the kernel library built with it. The only place that states it."""
 
-# pip knows it as this.
+# This is the version that pip shows.
 __version__ = "0.2.0"

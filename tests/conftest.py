@@ -81,18 +81,26 @@ def seed(item):
 
 
 def pytest_collection_finish():
-    """MindSpore collects garbage whenever it compiles a graph: not through all that was imported until here. It asks
-    for the source of the same functions each time, which Python splits into tokens to find where they end.
+    """What was imported until here is frozen. Sources are remembered: with each graph MindSpore asks for those of the
+    same functions, which Python splits into tokens to find where they end.
     """
-    gc.collect()
-    gc.freeze()
+    _freeze()
     inspect.getsourcelines = _remembered(inspect.getsourcelines)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_old_is_searched():
-    """Nor through what a file leaves behind: of 360 tests that were 97,000 objects, a tenth of a second each time."""
+    """What the tests of a file leave behind is frozen, too."""
     yield
+    _freeze()
+
+
+def _freeze():
+    """Let later collections of garbage leave out all objects that there are now.
+
+    MindSpore collects garbage whenever it compiles a graph, and would search all that was imported, and all that
+    earlier tests left behind. After 360 tests these were 97,000 objects, which took a tenth of a second each time.
+    """
     gc.collect()
     gc.freeze()
 

@@ -78,7 +78,7 @@ class Effects:
         return self._known[key]
 
     def defined(self, name: str) -> bool | None:
-        """Return them for a function of the source; None if there is none of this name."""
+        """Tell whether a call of a function of the source has no effect; None if there is none of this name."""
         if name not in self._functions:
             return None
         if name not in self._known:

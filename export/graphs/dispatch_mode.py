@@ -208,7 +208,7 @@ def _dispatched_run(context: _Recording, original: Callable[..., Any]) -> Callab
 
 
 def _copied(value: Any) -> Any:
-    """What a tensor holds before it is written to, which is what a mode knows it by."""
+    """Copy a tensor before a call that may write to it: the recorder knows a tensor by what it holds."""
     return Tensor(value.asnumpy().copy()) if isinstance(value, Tensor) else value
 
 
@@ -291,7 +291,7 @@ _OPERATORS: dict[str, Callable[..., _Described | None]] = {
     "__pow__": _METHODS["pow"],
 }
 
-# Methods of Tensor that write to it: where MindSpore has primitives for that, which is on an NPU.
+# These methods of Tensor write to it, where MindSpore has primitives for that: on an NPU.
 _IN_PLACE: dict[str, Callable[..., _Described | None]] = {
     name: _of_two(tensors, scalar)
     for names, tensors, scalar in (

@@ -19,7 +19,8 @@ from ms_ascend_ops.export.reports.report import Entry
 
 __all__ = ["functionalize", "write_apart"]
 
-# The first writes in place, the second gives the same as a value of its own; it has so many operands before the state.
+# To each primitive that writes in place belongs one that gives the same as a value of its own. The number is of its
+# operands before the state.
 _APART = {
     "InplaceAddExt": ("AddExt", 3),
     "InplaceSubExt": ("SubExt", 3),

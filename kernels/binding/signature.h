@@ -1,7 +1,6 @@
 /*!
- * Says what a kernel takes and gives, and the rules for it: dtypes, shapes and the values of attributes. It is the one
- * place that
- * interprets a definition: MindSpore's and CANN's inference call it, and Python through ms_ascend_ops._C.
+ * Holds what a kernel takes and gives, and the rules for it: dtypes, shapes and the values of attributes. It is the one
+ * place that interprets a definition: MindSpore's and CANN's inference call it, and Python through ms_ascend_ops._C.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SIGNATURE_H
 #define MS_ASCEND_OPS_BINDING_SIGNATURE_H

@@ -1,7 +1,7 @@
 /*!
- * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. Plain C++. The cut
+ * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. Plain C++.
  *
- depends on their number and length and on the machine's Unified Buffer and costs,
+ * Whether rows are cut, and where, depends on their number and length and on the machine's Unified Buffer and costs,
  * but not on the number of cores: the values of the pieces are added in order, so results are the same on any number.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_PIECES_TILING_H

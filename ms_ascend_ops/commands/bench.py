@@ -85,8 +85,7 @@ def bench(
 
     `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
     the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, or than the fastest of PyTorch,
-    torch.compile, ONNX Runtime and SciPy, by more than that, or if there is nothing to
-    compare with.
+    torch.compile, ONNX Runtime and SciPy, by more than that, or if there is nothing to compare with.
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
@@ -209,7 +208,7 @@ def _close(run: dict[str, Any], old: dict[str, Any] | None, tolerance: float) ->
     pairs = comparison.changes(old, run) if old else []
     if old and not pairs:
         raise click.ClickException("the old run has none of these cases: choose the same --ops, --shapes and --dtypes")
-    pairs += comparison.beside(run)
+    pairs += comparison.against_peers(run)
     if not pairs:
         raise click.ClickException("nothing to compare with: give an older run, or peers and cases of 1 MiB or more")
     if slow := [pair for pair in pairs if pair.slower(tolerance)]:

@@ -24,7 +24,7 @@ def outputs_on(cell: nn.Cell, arguments: tuple[Any, ...]) -> list[Value] | None:
 
 
 def moved_outputs(cell: nn.Cell, arguments: tuple[Any, ...], precision: float) -> list[Value] | None:
-    """Return the arguments with every number moved by a rounding."""
+    """Return what it gives for the arguments with every number moved by a rounding; None: it does not take them."""
     random = np.random.default_rng(0)
 
     def move(tensor: Tensor) -> Tensor:

@@ -333,7 +333,7 @@ def _unsqueeze(reader: _Reader, source: NodeProto) -> Node:
     return Node("ExpandDims", (x, constant(axes[0])))
 
 
-def _rotated_heads(reader: _Reader, x: Node, output: str) -> Node | None:
+def _transposed_heads(reader: _Reader, x: Node, output: str) -> Node | None:
     """Return what has its last two axes swapped where batch and heads are joined for that, and parted again.
 
     So PyTorch's exporter writes the keys of an attention: (b, h, s, d) -> (b h, s, d) -> (b h, d, s) -> (b, h, d, s);
@@ -369,7 +369,7 @@ def _reshape(reader: _Reader, source: NodeProto) -> Node:
     if isinstance(target, tuple) and 0 in target:
         target = None if x.shape is None else tuple(x.shape[i] if n == 0 else n for i, n in enumerate(target))
         target = None if target is None or target.count(-1) > 1 else target
-    if (heads := _rotated_heads(reader, x, source.output[0])) is not None:
+    if (heads := _transposed_heads(reader, x, source.output[0])) is not None:
         return Node("Transpose", (heads, constant((0, 1, 3, 2))))
     return Node("Reshape", (x, constant(target)))
 

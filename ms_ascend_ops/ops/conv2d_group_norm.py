@@ -42,7 +42,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         if shift is not None:
             dshift = zeros_like(shift)
             if needs_gradient(shift):
-                # This adds up what dz was before it was rounded: many roundings would be added up.
+                # dz is added up as it was before it was rounded: otherwise many roundings would be added up, too.
                 wide = dz if dz.dtype == ms.float32 else add(through.astype(ms.float32), dout[1].astype(ms.float32))
                 dshift = over_positions(wide).astype(shift.dtype)
         return dx, dweight, dgamma, dbeta, dbias, dshift, residual if residual is None else dz

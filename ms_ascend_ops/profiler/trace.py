@@ -96,7 +96,8 @@ EVENT = np.dtype(
         ("consumer", np.uint8),  # and the one that waits
         ("element_bytes", np.uint8),  # of the widest operand
         ("written", np.uint8),  # a copy or a scalar access to memory; an atomic add is 2
-        # A scalar access is local; the core waits for a product at once; an operand is transposed.
+        # It tells of a scalar access whether it is local, of a product whether the core waits for it at once, and of an
+        # operand whether it is transposed.
         ("is_local", np.uint8),
         ("name", np.uint32),  # index of Trace.names
         ("place", np.uint32),  # index of Trace.places
@@ -110,8 +111,8 @@ EVENT = np.dtype(
         ("argument", np.int32),  # index of Trace.arguments
         ("buffer", np.uint32),  # of a queue's call
         ("id", np.int32),  # of a flag (with producer and consumer); of a product its number, of its wait, too
-        # They are of the Unified Buffer, the destination first; empty: begin == end. Those of a product are (m, n),
-        # (k, whether several base blocks are loaded at once), (baseM, baseN), (baseK, 0).
+        # These are begin and end in the Unified Buffer, those of the destination first; empty: begin == end. A product
+        # has (m, n), (k, whether several base blocks are loaded at once), (baseM, baseN), (baseK, 0) instead.
         ("ranges", np.uint32, (MAX_RANGES, 2)),
     ],
     align=True,

@@ -315,7 +315,7 @@ def _conv2d_group_norm(call: Call) -> Gradients:
     dz = through + call.douts["z"]
     found = {**_of_convolution(call, dz, attributes), "gamma": dgamma, "beta": dbeta, "residual": dz}
     if call.needs("shift"):
-        # This adds up what dz was before it was rounded: many roundings would be added up.
+        # dz is added up as it was before it was rounded: otherwise many roundings would be added up, too.
         wide = through.float() + call.douts["z"].float()
         dims = (1, 2) if call.attributes["data_format"] == "NHWC" else (2, 3)
         found["shift"] = wide.sum(dims).to(dz.dtype)
@@ -323,7 +323,7 @@ def _conv2d_group_norm(call: Call) -> Gradients:
 
 
 def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], convolution: Callable[..., Any]) -> Tensor:
-    """Convolutions of dy with the kernel offsets that reach every stride-th pixel of x, put together."""
+    """Put together convolutions of dy with the kernel elements that reach every stride-th pixel of x."""
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     dim = 1 if last else 2  # of rows
     outs, ins = weight.shape[0] // groups, weight.shape[3 if last else 1] * groups
@@ -336,11 +336,11 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
         if part is None:
             continue
         row, row_step, col, col_step, changed = part
-        offsets = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
+        elements = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
         # The shape that it had with input channels before output channels; the kernel reads it as it lies.
-        swapped = (ins, *offsets.shape[1:3], outs) if last else (ins, outs, *offsets.shape[2:])
-        offsets = offsets.contiguous().view(swapped)
-        found = convolution(dy, offsets, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
+        swapped = (ins, *elements.shape[1:3], outs) if last else (ins, outs, *elements.shape[2:])
+        elements = elements.contiguous().view(swapped)
+        found = convolution(dy, elements, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
         if strides == (1, 1):
             return found  # type: ignore[no-any-return]
         if dx is None:
@@ -456,7 +456,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "sparse_matmul": _sparse_product("values", 1),
 }
 
-# These keep what the gradient kernel does not take.
+# These operators keep for their gradient what is named here; others keep what their gradient kernel takes.
 _KEPT: dict[str, list[str]] = {
     "conv2d": ["x", "weight", "bias", "y"],
     "conv2d_batch_norm": ["x", "weight", "gamma", "beta", "mean", "variance", "bias"],

@@ -35,7 +35,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 
-# Tensors may be here that no kernel of this library can read.
+# PyTorch has these kinds of tensors, too, but no kernel of this library can read them.
 _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
 
 

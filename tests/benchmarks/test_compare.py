@@ -2,7 +2,7 @@ import copy
 import json
 
 import pytest
-from ms_ascend_ops.benchmarks.compare import LEAST_BYTES, beside, changes, changes_table, differences, read
+from ms_ascend_ops.benchmarks.compare import LEAST_BYTES, against_peers, changes, changes_table, differences, read
 
 MACHINE = {"cpu": "a CPU", "threads": 2, "versions": {}}
 
@@ -37,20 +37,20 @@ def test_the_table_has_the_slowest_change_first():
     assert list(table.columns[-1].cells) == ["slower", "faster"]
 
 
-def test_beside_compares_calls_of_the_same_kind():
+def test_against_peers_compares_calls_of_the_same_kind():
     times = {"library": 100.0, "mindspore": 300.0, "stock": 250.0, "torch": 95.0, "torch_compile": 60.0, "onnx": 50.0}
-    assert [(pair.provider, pair.than) for pair in beside(run(**times)) if pair.slower(0.1)] == [
+    assert [(pair.provider, pair.than) for pair in against_peers(run(**times)) if pair.slower(0.1)] == [
         ("mindspore", "stock MindSpore"),
         ("library", "ONNX Runtime"),
     ]
 
 
 def test_a_case_of_few_bytes_may_be_slower():
-    assert not list(beside(run(size=LEAST_BYTES - 1, library=100.0, torch=1.0)))
+    assert not list(against_peers(run(size=LEAST_BYTES - 1, library=100.0, torch=1.0)))
 
 
 def test_providers_that_were_not_measured_do_not_count():
-    assert not list(beside(run(library=100.0, torch=None, stock=1.0)))
+    assert not list(against_peers(run(library=100.0, torch=None, stock=1.0)))
 
 
 def test_another_machine_is_named():

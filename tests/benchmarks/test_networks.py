@@ -21,10 +21,10 @@ from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from ms_ascend_ops import export_mindir, load, ops
 from ms_ascend_ops.__main__ import main
-from tests.export import spellings
+from tests.export import equivalent_forms
 from tests.pictures import check_picture, drawn
 
-HIDDEN = spellings.HIDDEN
+HIDDEN = equivalent_forms.HIDDEN
 SHORT = Sampling(rounds=2, timed_seconds=0, untimed_seconds=0)
 X = np.random.default_rng(0).standard_normal((3, 5, HIDDEN)).astype(np.float32)
 MACHINE = {"cpu": "some CPU", "threads": 2, "versions": {"mindspore": "2.10.0"}}
@@ -51,7 +51,7 @@ def test_what_is_reached_is_a_share_of_what_removing_the_operators_saves():
 
 
 def test_a_network_without_its_norm_hands_the_input_on(tmp_path):
-    net = spellings.PowMeanNorm()
+    net = equivalent_forms.PowMeanNorm()
     stock = export_mindir(net, Tensor(X), path=tmp_path / "stock")
     assert ablate_mindir(stock, tmp_path / "ablated.mindir") == 1
     np.testing.assert_array_equal(load(tmp_path / "ablated.mindir")(Tensor(X)).asnumpy(), X)
@@ -59,7 +59,7 @@ def test_a_network_without_its_norm_hands_the_input_on(tmp_path):
 
 def test_what_only_a_removed_operator_used_is_still_calculated(tmp_path):
     """Both projections in front of a SwiGLU, though the result of one is handed on alone."""
-    net = spellings.LlamaStyleMLP()
+    net = equivalent_forms.LlamaStyleMLP()
     stock = export_mindir(net, Tensor(X), path=tmp_path / "stock")
     assert ablate_mindir(stock, tmp_path / "ablated.mindir") == 1
     assert kinds(tmp_path / "ablated.mindir").count("MatMul") == kinds(stock).count("MatMul") == 3

@@ -7,8 +7,8 @@ from mindspore import amp, nn, ops
 
 from ms_ascend_ops import cells, optimize
 from ms_ascend_ops.sparse import LAYER_METHODS
-from tests.export import spellings
-from tests.export.spellings import HIDDEN
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN
 from tests.inputs import draw
 from tests.modes import run
 from tests.tensors import numpy, tensor
@@ -140,9 +140,9 @@ class Block(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second = spellings.PowMeanNorm(), spellings.PowMeanNorm()
+        self.first, self.second = equivalent_forms.PowMeanNorm(), equivalent_forms.PowMeanNorm()
         self.q, self.k, self.v, self.o = (nn.Dense(HIDDEN, HIDDEN) for _ in range(4))
-        self.mlp = spellings.LlamaStyleMLP()
+        self.mlp = equivalent_forms.LlamaStyleMLP()
         self.act, self.wide, self.last = nn.ReLU(), nn.Dense(HIDDEN, HIDDEN), nn.LayerNorm((HIDDEN,))
 
     def construct(self, x):

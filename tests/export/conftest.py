@@ -6,15 +6,15 @@ from mindspore import Tensor, nn
 from mindspore.train import serialization
 
 from ms_ascend_ops import export_mindir, optimize
-from tests.export import spellings
-from tests.export.spellings import HIDDEN
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN
 
 
 class Network(nn.Cell):
     def __init__(self):
         super().__init__()
-        self.norm = spellings.PowMeanNorm()
-        self.mlp = spellings.LlamaStyleMLP()
+        self.norm = equivalent_forms.PowMeanNorm()
+        self.mlp = equivalent_forms.LlamaStyleMLP()
         self.dropout = nn.Dropout(p=0.5)
 
     def construct(self, x):

@@ -1,4 +1,4 @@
-"""Attention in the spellings of networks, in all engines."""
+"""Attention in the forms that networks give it, in all engines."""
 
 import math
 
@@ -46,7 +46,7 @@ def repeat_kv(x, times):
     return x.reshape(batch, heads * times, length, size)
 
 
-# Spellings: functions, as MindSpore reads their source.
+# Equivalent forms: functions, as MindSpore reads their source.
 def llama(q, k, v, mask):
     """Hugging Face's eager attention."""
     k, v = repeat_kv(k, 2), repeat_kv(v, 2)
@@ -114,7 +114,7 @@ def unscaled(q, k, v):
 
 
 HEADS = [QUERY, KEY, VALUE]
-SPELLINGS = [
+FORMS = [
     (llama, [*SHARED, CAUSAL.reshape(1, 1, S, T)], CAUSAL),
     (interleaved, [*SHARED, CAUSAL], CAUSAL),
     (grouped, [*SHARED, CAUSAL], CAUSAL),
@@ -160,12 +160,12 @@ def gradients_of(net, inputs):
     return [numpy(g) for g in ms.grad(lambda *x: (net(*x) ** 2).sum(), None, net.trainable_params())(*inputs)]
 
 
-def test_spellings_in_a_file(tmp_path):
-    functions, values, biases = zip(*SPELLINGS, strict=True)
+def test_equivalent_forms_in_a_file(tmp_path):
+    functions, values, biases = zip(*FORMS, strict=True)
     inputs = tensors([value for some in values for value in some])
     report, network = optimized(Together(functions, [len(some) for some in values]), inputs, tmp_path)
     found = [e.replaced for e in report.entries if (e.engine, e.pattern) == ("mindir", "attention")]
-    assert found == [True] * len(SPELLINGS), report
+    assert found == [True] * len(FORMS), report
     assert not {"Softmax", "MatMulExt", "BatchMatMul", "BroadcastTo", "Tile"} & set(kinds(tmp_path / "fused.mindir"))
     # Some roundings of values of a few units.
     for function, given, some, bias in zip(functions, network(*inputs), values, biases, strict=True):

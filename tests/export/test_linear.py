@@ -6,8 +6,8 @@ from mindspore import Tensor, mint, nn, ops
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from tests.acceptance import assert_close
-from tests.export import spellings
-from tests.export.spellings import HIDDEN, INNER
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN, INNER
 from tests.modes import Together, few_modes, run
 from tests.tensors import numpy, tensor
 
@@ -38,7 +38,7 @@ LAYERS = [
     (lambda: Layers(nn.GELU()), "gelu_tanh, with bias"),
     (lambda: Layers(nn.ReLU(), bias=False), "relu"),
     (lambda: Layers(nn.SiLU(), mint.nn.Linear), "silu, with bias"),
-    (lambda: Layers(spellings.TanhGelu()), "gelu_tanh, with bias"),
+    (lambda: Layers(equivalent_forms.TanhGelu()), "gelu_tanh, with bias"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_below_o3_there_is_the_activation_alone(x):
     assert [e.pattern for e in optimize(Layers(nn.GELU()), verify=[x]).replaced] == ["GELU"]
 
 
-@pytest.mark.parametrize("kind", [spellings.LlamaStyleMLP, spellings.GeluMLP, spellings.ChunkMLP])
+@pytest.mark.parametrize("kind", [equivalent_forms.LlamaStyleMLP, equivalent_forms.GeluMLP, equivalent_forms.ChunkMLP])
 def test_gates_are_left_to_their_own_patterns(kind, x, tmp_path):
     net = kind()
     stock = export_mindir(net, x, path=tmp_path / "stock")

@@ -23,7 +23,7 @@ CASES = [
     ((2, 12, 7, 5, 8, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 4}),
     ((2, 6, 9, 8, 6, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 6}),  # depthwise
     ((1, 4, 6, 6, 8, (3, 3)), {"stride": (2, 1), "pad": (1, 0, 2, 1), "groups": 4}),  # two of each channel
-    ((1, 3, 4, 4, 5, (5, 4)), {"pad": (3, 2, 4, 3)}),  # taps that see padding alone; a kernel larger than x
+    ((1, 3, 4, 4, 5, (5, 4)), {"pad": (3, 2, 4, 3)}),  # kernel offsets that see padding alone; a kernel larger than x
     ((1, 40, 30, 40, 72, (3, 3)), {"pad": (1, 1, 1, 1)}),  # several tiles of positions and of channels
     ((1, 3, 3, 1100, 2, (3, 3)), {"pad": (1, 1, 1, 1)}),  # pieces of a row
     ((1, 600, 6, 20, 24, (3, 3)), {"pad": (1, 1, 1, 1)}),  # several chunks of terms
@@ -117,8 +117,8 @@ def test_the_gradient_of_x_is_one_convolution_of_dy_with_gaps(case, dtype, data_
 
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
-def test_an_infinity_of_x_reaches_the_kernel_offsets_that_meet_it(data_format):
-    """The last vector of a row has other columns of x behind those that an offset meets."""
+def test_an_infinity_of_x_reaches_the_kernel_elements_that_meet_it(data_format):
+    """In a vector of the last columns others of x follow those that a kernel element meets."""
     attributes = reference.attributes(pad=(1, 1, 2, 2), groups=3, data_format=data_format)
     x, dy, weight = np.ones((1, 3, 5, 20)), np.ones((1, 3, 5, 20)), np.ones((3, 1, 3, 5))
     x[0, 0, 2, -1] = np.inf

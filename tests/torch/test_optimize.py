@@ -181,7 +181,7 @@ def used_elsewhere(x):
 
 
 @pytest.mark.parametrize("function", [swiglu, by_sigmoid, changed_before])
-def test_spellings(function):
+def test_equivalent_forms(function):
     model, x = Gated(function), torch.randn(3, 8)
     expected = model(x).detach()
     report = optimize(model, (x,))

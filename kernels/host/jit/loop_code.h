@@ -40,7 +40,8 @@ private:
 
     const LoopForm form_;
     const uint32_t number_;
-    // The variant of the form needs these operands aligned, and their DataBlocks to be ones.
+    // The variant of the form is right where the first of these operands are aligned, and the others have DataBlocks of
+    // ones.
     std::vector<uint8_t> nonTemporal_;
     std::vector<uint8_t> ones_;
     bool requested_ = false;

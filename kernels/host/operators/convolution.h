@@ -1,6 +1,7 @@
 /*!
- * Convolutions in two dims as oneDNN's primitives for the whole operator. They answer in the place of a kernel where
- * they are ahead of it (the table in convolution_choice.cpp), in the fast build; the kernel is the reference.
+ * Convolutions in two dims as oneDNN's primitives for the whole operator, or as loops of our own
+ * (convolution_depthwise_gradient.cpp). They answer in the place of a kernel where they are ahead of it (the table in
+ * convolution_choice.cpp), in the fast build; the kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_H

@@ -21,7 +21,8 @@ public:
         name = "loops over channels";
         const int64_t rows = (c.outHeight - 1) * c.strideHeight + (c.kernelHeight - 1) * c.dilationHeight + 1;
         cols_ = (c.outWidth - 1) * c.strideWidth + (c.kernelWidth - 1) * c.dilationWidth + 1;
-        // A vector has positions of a row, so with a stride columns lie by their remainder.
+        // A vector has positions of a row that follow each other. With a stride they meet columns of x that do not, so
+        // columns of the same remainder lie together.
         remainderCols_ = (cols_ + c.strideWidth - 1) / c.strideWidth;
         rowSize_ = isLast_ ? cols_ * lanes_ : remainderCols_ * c.strideWidth;
         for (int64_t i = 0; i < c.kernelHeight; ++i) {
@@ -37,7 +38,7 @@ public:
         plane_ = Take(isLast_ ? 0 : c.height * c.width);
         sums_ = Take(static_cast<int64_t>(offsets_.size()) * lanes_);
         totals_ = Take(static_cast<int64_t>(offsets_.size()) * vector * 2);
-        // Large images are worth more tasks than their memory is.
+        // Tasks have memory of their own, and that of all is bounded: with large images there are fewer of them.
         constexpr size_t MOST_BYTES = size_t{64} << 20;
         const auto most = static_cast<int64_t>(std::max<size_t>(1, MOST_BYTES / taskBytes_));
         tasks_ = static_cast<int>(std::min({units_, int64_t{SharesOf(c)}, most}));
@@ -124,7 +125,7 @@ private:
             }
             const int64_t stride = c_.strideWidth;
             for (int64_t remainder = 0; remainder < stride; ++remainder) {
-                // The first column of x with that remainder behind the padding.
+                // This is the first column of x that has the remainder behind the padding.
                 int64_t col = (remainder + stride - c_.padLeft % stride) % stride;
                 for (float* next = to + InRow(col + c_.padLeft); col < count; col += stride) {
                     *next++ = from[col];
@@ -161,10 +162,9 @@ private:
         return Seen(c_.height, static_cast<int64_t>((dy_ - padded_) / sizeof(float)) / rowSize_, c_.padTop);
     }
 
-    // A lane adds up so many products at most as floats.
     void AddSums(char* memory, const float* dy, double* totals) const
     {
-        constexpr int64_t MOST = 1024;
+        constexpr int64_t MOST = 1024;  // products that a lane adds up as a float
         auto* const sums = reinterpret_cast<float*>(memory + sums_);
         const auto kernelSize = static_cast<int64_t>(offsets_.size());
         const int64_t vector = isLast_ ? lanes_ : 1;
@@ -179,7 +179,7 @@ private:
             work.dyRow = c_.outWidth * vector;
             work.xStep = isLast_ ? c_.strideWidth * lanes_ : lanes_;
             work.vectors = static_cast<uint32_t>(vectors);
-            work.rest = static_cast<uint32_t>(isLast_ ? 0 : c_.outWidth % lanes_);
+            work.tail = static_cast<uint32_t>(isLast_ ? 0 : c_.outWidth % lanes_);
             work.offsets = offsets_.data();
             work.count = static_cast<uint32_t>(kernelSize);
             work.sums = sums;

@@ -30,7 +30,7 @@ public:
 std::unique_ptr<Plan> MakeImagePlan(const Convolution& c);
 // Makes the plan of the gradients of weight and bias. Null: the kernel answers.
 std::unique_ptr<Plan> MakeWeightPlan(const Convolution& c);
-// The same of depthwise weights, by loops of our own.
+// Makes the plan of the gradients of a depthwise weight and its bias, by loops of our own.
 std::unique_ptr<Plan> MakeDepthwisePlan(const Convolution& c);
 
 }  // namespace convolutions

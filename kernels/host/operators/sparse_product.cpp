@@ -14,7 +14,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// A task is worth so many vectors that are multiplied, and elements that are packed.
+// A task has at least so many vectors to multiply, or elements to pack.
 constexpr int64_t LEAST_VECTORS = 131072;
 constexpr int64_t LEAST_MOVED = 16384;
 // A stretch of the dense matrix is packed so if it fits: the L2 cache of many CPUs. Rows lie far apart, where each

@@ -48,8 +48,8 @@ struct OpenLoop {
     }
     // May all that the other loop does come behind what this one does, with what this one makes?
     bool Takes(const OpenLoop& other) const { return Feeds(other.accesses) && TakesAll(other); }
-    // Do both read half of the operands of one of them? Rows of three inputs that have but gamma
-    // in common are better off alone.
+    // May it come behind where both read half of the inputs of one of them? Rows of three inputs that have but gamma in
+    // common are better off alone.
     bool Shares(const OpenLoop& other) const
     {
         return accesses.size() + other.accesses.size() <= MAX_SHARING_OPERANDS && Shares(other.accesses) &&
@@ -291,8 +291,9 @@ private:
     std::vector<OpenLoop> loops_;
 };
 
-// A single instruction has a loop of its own in the library, but for sums, which that keeps in memory, and for stores
-// to global memory, which it cannot make non-temporal; both take many elements.
+// Several instructions are always worth it. A single one has a loop of its own in the library, which is as fast but for
+// sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal. Those are worth
+// it with many elements.
 bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;

@@ -92,11 +92,11 @@ public:
     void CopyOut(char* gm, const char* ub, const CopyShape& shape);
     // Carries out everything recorded, before a scalar read.
     void Flush();
-    // Runs it at the end of a block: the Unified Buffer is not needed any more.
+    // Flushes at the end of a block: the Unified Buffer is not needed any more.
     void Finish();
-    // And makes every view a copy of its own, so that other cores may change the source.
+    // Flushes, and makes every view a copy of its own, so that other cores may change the source.
     void Fence();
-    // Runs it, and waits for the other cores.
+    // Fences, and waits for the other cores.
     void Synchronize();
     // Returns where the bytes at this UB address are now; everything recorded has run.
     const char* Read(const char* ub);

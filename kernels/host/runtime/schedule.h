@@ -45,8 +45,8 @@ private:
         RunFn run;
         uint32_t instruction;
         uint32_t ratio;  // units of this step in a unit of the group
-        // The first step of a loop that could be compiled has these: its code, the first
-        // of its bases_, and how many steps it takes the place of.
+        // The first step of a loop that could be compiled has these: its code, the first of its bases_, and how many
+        // steps it takes the place of.
         LoopCode* code;
         uint32_t bases;
         uint32_t length;

@@ -1,7 +1,7 @@
 /*!
- * Sums of products of dy with x at some offsets, for vector_unit.cpp only: the gradient of a depthwise kernel.
+ * Sums products of dy with x for the gradient of a depthwise kernel, for vector_unit.cpp only.
  *
- * The sums of several offsets stay in registers, as each has to wait for its last product.
+ * Several kernel elements are summed at once: each sum waits for its last product, and all of them stay in registers.
  */
 #ifndef ASCENDC_HOST_SIMD_DEPTHWISE_UNIT_H
 #define ASCENDC_HOST_SIMD_DEPTHWISE_UNIT_H
@@ -15,7 +15,7 @@ namespace host {
 namespace HOST_ISA {
 
 template <uint32_t N>
-HOST_INLINE void SumOffsets(const DepthwiseSums& work, uint32_t first)
+HOST_INLINE void SumElements(const DepthwiseSums& work, uint32_t first)
 {
     VF sums[(N + W - 1) / W * W] = {};
     const int64_t* const offsets = work.offsets + first;
@@ -29,11 +29,11 @@ HOST_INLINE void SumOffsets(const DepthwiseSums& work, uint32_t first)
                 sums[j] = Fma(value, Load(x + offsets[j]), sums[j]);
             }
         }
-        if (work.rest != 0) {
-            const VF value = LoadPartial(dy, work.rest);
+        if (work.tail != 0) {
+            const VF value = LoadPartial(dy, work.tail);
 #pragma GCC unroll 8
             for (uint32_t j = 0; j < N; ++j) {
-                sums[j] = Fma(value, LoadPartial(x + offsets[j], work.rest), sums[j]);
+                sums[j] = Fma(value, LoadPartial(x + offsets[j], work.tail), sums[j]);
             }
         }
     }
@@ -51,15 +51,15 @@ HOST_INLINE void SumOffsets(const DepthwiseSums& work, uint32_t first)
 }
 
 template <uint32_t N>
-void SumSomeOffsets(const DepthwiseSums& work, uint32_t first, uint32_t count)
+void SumSomeElements(const DepthwiseSums& work, uint32_t first, uint32_t count)
 {
     if constexpr (N > 1) {
         if (count < N) {
-            SumSomeOffsets<N - 1>(work, first, count);
+            SumSomeElements<N - 1>(work, first, count);
             return;
         }
     }
-    SumOffsets<N>(work, first);
+    SumElements<N>(work, first);
 }
 
 inline void SumDepthwise(const DepthwiseSums& work)
@@ -68,7 +68,7 @@ inline void SumDepthwise(const DepthwiseSums& work)
     const uint32_t parts = (work.count + MOST - 1) / MOST;
     for (uint32_t part = 0; part < parts; ++part) {
         const uint32_t first = work.count * part / parts;
-        SumSomeOffsets<MOST>(work, first, work.count * (part + 1) / parts - first);
+        SumSomeElements<MOST>(work, first, work.count * (part + 1) / parts - first);
     }
 }
 

@@ -35,7 +35,7 @@ template <uint32_t M>
 constexpr uint32_t FEW_ROWS_WIDTH = M == 1 && REGISTERS == 32 ? 16
                                     : M <= REGISTERS / 8      ? 4
                                                               : 2;
-// Multiplies with the rows of a transposed b: with 3 the CPU waits less for the sums of four rows.
+// So many rows of a transposed b are multiplied at a time: with 3 the CPU waits less for the sums of four rows.
 template <uint32_t M>
 constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4
                                       : REGISTERS == 32  ? 2

@@ -56,8 +56,8 @@ struct SparseGradWork {
     uint32_t inner;  // indices are checked to be below it
 };
 
-// Sums, a vector for each of `count` offsets or, folded, a float, of products of dy with x there: of `rows` rows of
-// `vectors` vectors and `rest` elements.
+// Sums of products of dy with x for each of `count` kernel elements: `rows` rows of `vectors` vectors and a tail are
+// added up. A sum is a vector, or a float if it `folds`.
 struct DepthwiseSums {
     const float* x;
     const float* dy;
@@ -66,9 +66,9 @@ struct DepthwiseSums {
     int64_t xStep;  // from a vector to the next
     uint32_t rows;
     uint32_t vectors;
-    uint32_t rest;
+    uint32_t tail;  // elements behind the vectors of a row
     uint32_t count;
-    const int64_t* offsets;
+    const int64_t* offsets;  // of x, for each kernel element
     float* sums;
     bool folds;
 };

@@ -327,7 +327,7 @@ class Rotary(nn.Cell):
     ("cell", "pattern"),
     [(Gated, "SwiGLU"), (BoundNorm, "RMSNorm"), (InMethods, "softmax")],
 )
-def test_spellings_of_mindformers(cell, pattern):
+def test_equivalent_forms_of_mindformers(cell, pattern):
     net, x = cell(), tensor(2, 3, 6)
     expected = net(x).asnumpy()
     report = optimize(net, verify=[x], gradients=bool(net.trainable_params()))

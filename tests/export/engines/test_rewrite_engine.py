@@ -5,8 +5,8 @@ from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
 from tests.acceptance import assert_close
-from tests.export import spellings
-from tests.export.spellings import HIDDEN, Attention
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN, Attention
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
@@ -78,8 +78,8 @@ class Scores(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.first = spellings.LlamaStyleMLP()
-        self.layers = nn.CellList([spellings.LlamaStyleMLP() for _ in range(2)])
+        self.first = equivalent_forms.LlamaStyleMLP()
+        self.layers = nn.CellList([equivalent_forms.LlamaStyleMLP() for _ in range(2)])
 
     def construct(self, x):
         x = self.first(x)
@@ -108,7 +108,7 @@ def test_sub_cells_stay_the_same_objects():
     # Measured 8e-7, of probabilities up to 0.9: roundings of the scores in another order.
     assert_close(numpy(net(x)), expected, atol=1e-5)
     report.restore()
-    assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
+    assert {type(cell) for cell in net.layers} == {equivalent_forms.LlamaStyleMLP}
     np.testing.assert_array_equal(numpy(net(x)), expected)
 
 
@@ -266,7 +266,7 @@ def test_what_has_been_replaced_is_not_computed_as_well():
         assert_close(numpy(run(mode, net, [image])), expected, atol=1e-5)
 
 
-class FlatPreActivation(spellings.PreActivation):
+class FlatPreActivation(equivalent_forms.PreActivation):
     def construct(self, x):
         normed = self.norm(x)
         y = self.relu(normed)
@@ -274,7 +274,7 @@ class FlatPreActivation(spellings.PreActivation):
         return y.reshape(y.shape[0], -1)
 
 
-class FlatActivation(spellings.PreActivation):
+class FlatActivation(equivalent_forms.PreActivation):
     def construct(self, x):
         normed = self.norm(x)
         y = self.relu(normed)

@@ -7,8 +7,8 @@ from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
 from tests.acceptance import assert_close
-from tests.export import spellings
-from tests.export.spellings import HIDDEN
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN
 from tests.inputs import draw
 from tests.modes import run
 from tests.tensors import numpy, tensor
@@ -19,7 +19,7 @@ class Counting(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.norm = spellings.PowMeanNorm()
+        self.norm = equivalent_forms.PowMeanNorm()
         self.steps = Parameter(tensor(0.0, "float32"), name="steps", requires_grad=False)
         self.sums = Parameter(tensor(np.zeros((3, HIDDEN)), "float32"), name="sums", requires_grad=False)
 
@@ -34,7 +34,7 @@ class Attributes(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.norm = spellings.PowMeanNorm()
+        self.norm = equivalent_forms.PowMeanNorm()
         self.calls, self.last, self.seen = 0, tensor(np.zeros((3, HIDDEN)), "float32"), []
 
     def construct(self, x):
@@ -88,7 +88,7 @@ class Mode(nn.Cell):
 
     def __init__(self, wrong):
         super().__init__()
-        self.norm, self.wrong = spellings.PowMeanNorm(), wrong
+        self.norm, self.wrong = equivalent_forms.PowMeanNorm(), wrong
 
     def construct(self, x):
         y = x * 2

@@ -14,8 +14,8 @@ from ms_ascend_ops.export.reports.report import REMOVED, Entry, Report
 
 from ms_ascend_ops import optimize
 from tests.acceptance import assert_close
-from tests.export import spellings
-from tests.export.spellings import HIDDEN, Holder
+from tests.export import equivalent_forms
+from tests.export.equivalent_forms import HIDDEN, Holder
 from tests.inputs import draw
 from tests.modes import MODES, Together, graph_mode, run
 from tests.tensors import numpy, tensor
@@ -23,33 +23,33 @@ from tests.versions import BFLOAT16
 
 # Cells, whether they are replaced (None: no pattern), and what the report says of them.
 CELLS = [
-    (spellings.PowMeanNorm, True, "eps 1e-05, round_then_scale"),
-    (spellings.SquareDivideNorm, True, "eps 1e-05, round_then_scale"),
-    (spellings.CastingNorm, True, "eps 1e-05, round_then_scale"),
-    (spellings.CastLastNorm, True, "eps 1e-05, round_then_scale"),
-    (spellings.GemmaNorm, True, "eps 1e-05, one_plus_gamma"),
-    (spellings.PrimitiveNorm, True, "eps 3e-06, round_then_scale"),  # an epsilon that is no attribute
-    (spellings.JitNorm, True, "eps 1e-05, round_then_scale"),
-    (spellings.ResidualNorm, True, "eps 1e-05, round_then_scale"),  # without its second input
-    (spellings.SquaredWeightNorm, True, "eps 1e-05, round_then_scale"),  # and another product
-    (spellings.LlamaStyleMLP, True, "float16 within"),
-    (spellings.UpFirstMLP, True, "float16 within"),
-    (spellings.SigmoidMLP, True, "float16 within"),  # all matrices square: only the data flow tells them apart
-    (spellings.ChunkMLP, True, "float16 within"),
-    (spellings.ChunkUpFirstMLP, True, "float16 within"),
-    (spellings.AlternatingMLP, True, "float16 within"),
-    (spellings.ResidualMLP, True, "float16 within"),
-    (spellings.LayerNormNoBias, False, "also executes ReduceMean"),
-    (spellings.EpsilonOutsideNorm, False, "other than sqrt"),
-    (spellings.NoEpsilonNorm, False, "no epsilon"),
-    (spellings.SumNorm, False, "other than sqrt"),
-    (spellings.PartialNorm, False, "a part of the features"),
-    (spellings.ChannelsFirstNorm, False, "for inputs of another shape"),
-    (spellings.WholeTensorNorm, False, "another axis"),
-    (spellings.DropoutMLP, False, "in training"),
-    (spellings.LayerScale, None, ""),
-    (spellings.LearnedBias, None, ""),
-    (spellings.UngatedMLP, None, ""),
+    (equivalent_forms.PowMeanNorm, True, "eps 1e-05, round_then_scale"),
+    (equivalent_forms.SquareDivideNorm, True, "eps 1e-05, round_then_scale"),
+    (equivalent_forms.CastingNorm, True, "eps 1e-05, round_then_scale"),
+    (equivalent_forms.CastLastNorm, True, "eps 1e-05, round_then_scale"),
+    (equivalent_forms.GemmaNorm, True, "eps 1e-05, one_plus_gamma"),
+    (equivalent_forms.PrimitiveNorm, True, "eps 3e-06, round_then_scale"),  # an epsilon that is no attribute
+    (equivalent_forms.JitNorm, True, "eps 1e-05, round_then_scale"),
+    (equivalent_forms.ResidualNorm, True, "eps 1e-05, round_then_scale"),  # without its second input
+    (equivalent_forms.SquaredWeightNorm, True, "eps 1e-05, round_then_scale"),  # and another product
+    (equivalent_forms.LlamaStyleMLP, True, "float16 within"),
+    (equivalent_forms.UpFirstMLP, True, "float16 within"),
+    (equivalent_forms.SigmoidMLP, True, "float16 within"),  # all matrices square: only the data flow tells them apart
+    (equivalent_forms.ChunkMLP, True, "float16 within"),
+    (equivalent_forms.ChunkUpFirstMLP, True, "float16 within"),
+    (equivalent_forms.AlternatingMLP, True, "float16 within"),
+    (equivalent_forms.ResidualMLP, True, "float16 within"),
+    (equivalent_forms.LayerNormNoBias, False, "also executes ReduceMean"),
+    (equivalent_forms.EpsilonOutsideNorm, False, "other than sqrt"),
+    (equivalent_forms.NoEpsilonNorm, False, "no epsilon"),
+    (equivalent_forms.SumNorm, False, "other than sqrt"),
+    (equivalent_forms.PartialNorm, False, "a part of the features"),
+    (equivalent_forms.ChannelsFirstNorm, False, "for inputs of another shape"),
+    (equivalent_forms.WholeTensorNorm, False, "another axis"),
+    (equivalent_forms.DropoutMLP, False, "in training"),
+    (equivalent_forms.LayerScale, None, ""),
+    (equivalent_forms.LearnedBias, None, ""),
+    (equivalent_forms.UngatedMLP, None, ""),
 ]
 
 
@@ -65,7 +65,7 @@ def only_entry(report):
 
 def test_cells(x):
     net = Together([make() for make, *_ in CELLS])
-    inputs = [x.swapaxes(1, 2) if make is spellings.ChannelsFirstNorm else x for make, *_ in CELLS]
+    inputs = [x.swapaxes(1, 2) if make is equivalent_forms.ChannelsFirstNorm else x for make, *_ in CELLS]
     expected = net(*inputs)
     entries = {entry.place: entry for entry in optimize(net).entries}
     for index, (make, replaced, text) in enumerate(CELLS):
@@ -82,7 +82,7 @@ def test_cells(x):
 
 
 @pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
-@pytest.mark.parametrize("norm", [spellings.CastingNorm, spellings.GemmaNorm])
+@pytest.mark.parametrize("norm", [equivalent_forms.CastingNorm, equivalent_forms.GemmaNorm])
 def test_half_precision_norms_keep_their_rounding(norm, dtype):
     x = tensor(draw(np.random.default_rng(0), (64, HIDDEN)), dtype)
     net = Holder(norm(dtype=getattr(ms, dtype)))
@@ -94,7 +94,7 @@ def test_half_precision_norms_keep_their_rounding(norm, dtype):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dtype_that_the_stock_cell_promotes_keeps_the_stock_construct(mode, x):
-    net = Holder(spellings.CastingNorm())  # a float32 weight makes the result float32 for float16 input
+    net = Holder(equivalent_forms.CastingNorm())  # a float32 weight makes the result float32 for float16 input
     half = x.astype(ms.float16)
     expected = numpy(net(half))
     assert "float16 and bfloat16 input keeps the stock construct" in only_entry(optimize(net)).text
@@ -109,7 +109,7 @@ def test_an_input_that_was_not_there_goes_to_the_stock_construct(mode, x):
         def construct(self, x):
             return self.part(x, x)
 
-    net = Pair(spellings.ResidualNorm())
+    net = Pair(equivalent_forms.ResidualNorm())
     expected = numpy(net(x))
     assert only_entry(optimize(net)).replaced
     np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=1e-6)
@@ -120,9 +120,9 @@ class Block(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.norm = spellings.PrimitiveNorm()
-        self.mlp = spellings.LlamaStyleMLP()
-        self.last = nn.SequentialCell(spellings.PowMeanNorm(), nn.ReLU())
+        self.norm = equivalent_forms.PrimitiveNorm()
+        self.mlp = equivalent_forms.LlamaStyleMLP()
+        self.last = nn.SequentialCell(equivalent_forms.PowMeanNorm(), nn.ReLU())
 
     def construct(self, x):
         return self.last(x + self.mlp(self.norm(x)))
@@ -172,7 +172,7 @@ def test_graphs_that_were_compiled_before_are_compiled_again(wrong, x):
 
 def test_what_computes_something_else_is_not_put_in(wrong, monkeypatch):
     monkeypatch.undo()
-    entry = only_entry(optimize(Holder(spellings.PowMeanNorm()), patterns=(wrong,)))
+    entry = only_entry(optimize(Holder(equivalent_forms.PowMeanNorm()), patterns=(wrong,)))
     assert not entry.replaced
     assert "away from the fused operator's" in entry.text
 
@@ -212,9 +212,9 @@ def test_verify_measures_outputs_and_gradients(graph, recompute, x):
 
 
 def test_beyond_the_tolerance_everything_is_put_back(wrong, x):
-    net = Holder(spellings.PowMeanNorm())
+    net = Holder(equivalent_forms.PowMeanNorm())
     report = optimize(net, verify=[x], patterns=(wrong,))
-    assert type(net.part) is spellings.PowMeanNorm
+    assert type(net.part) is equivalent_forms.PowMeanNorm
     assert report.replaced == []
     assert "the outputs differ by" in report.rolled_back
     assert report.rolled_back in str(report)
@@ -223,13 +223,13 @@ def test_beyond_the_tolerance_everything_is_put_back(wrong, x):
 def test_a_network_that_fails_with_the_fused_operators_is_put_back(x):
     class Reader(Holder):
         def construct(self, x):
-            if type(self.part) is not spellings.PowMeanNorm:
+            if type(self.part) is not equivalent_forms.PowMeanNorm:
                 raise ValueError("another class")
             return self.part(x)
 
-    net = Reader(spellings.PowMeanNorm())
+    net = Reader(equivalent_forms.PowMeanNorm())
     report = optimize(net, verify=[x])
-    assert type(net.part) is spellings.PowMeanNorm
+    assert type(net.part) is equivalent_forms.PowMeanNorm
     assert "fails" in report.rolled_back
 
 
@@ -237,7 +237,7 @@ def test_one_cell_in_two_places(x):
     class Twice(nn.Cell):
         def __init__(self):
             super().__init__()
-            self.first = spellings.PowMeanNorm()
+            self.first = equivalent_forms.PowMeanNorm()
             self.second = self.first
             self.both = [self.first, self.second]
 
@@ -248,7 +248,7 @@ def test_one_cell_in_two_places(x):
     expected = numpy(net(x))
     assert [entry.place for entry in optimize(net).replaced] == ["first", "second"]
     assert net.first is net.second is net.both[0] is net.both[1]
-    assert type(net.first) is not spellings.PowMeanNorm
+    assert type(net.first) is not equivalent_forms.PowMeanNorm
     assert_close(numpy(net(x)), expected, rtol=2e-6, atol=1e-6)
 
 
@@ -283,13 +283,13 @@ def test_what_a_cell_was_told_besides_its_construct_keeps_it(change, reason):
 
 
 NORMS = [
-    (spellings.GroupNormFormula, "GroupNorm"),
-    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU"),
+    (equivalent_forms.GroupNormFormula, "GroupNorm"),
+    (equivalent_forms.GroupNormFiveAxes, "GroupNorm + SiLU"),
     # An activation is part of it where nobody else takes what comes before.
-    (lambda: spellings.PreActivation("normed"), "GroupNorm"),
-    (lambda: spellings.PreActivation("activated"), "GroupNorm + ReLU"),
-    (lambda: spellings.NormedAndActivated(False), "LayerNorm + ReLU"),
-    (lambda: spellings.NormedAndActivated(True), "LayerNorm + ReLU"),
+    (lambda: equivalent_forms.PreActivation("normed"), "GroupNorm"),
+    (lambda: equivalent_forms.PreActivation("activated"), "GroupNorm + ReLU"),
+    (lambda: equivalent_forms.NormedAndActivated(False), "LayerNorm + ReLU"),
+    (lambda: equivalent_forms.NormedAndActivated(True), "LayerNorm + ReLU"),
 ]
 
 
@@ -387,7 +387,7 @@ def test_a_construct_for_each_choice_of_inputs(x):
         def construct(self, x, other=None):
             return self.part(x) if other is None else self.part(x, other)
 
-    net = Pair(spellings.ResidualNorm())
+    net = Pair(equivalent_forms.ResidualNorm())
     calls = [[x], [x, x * 2]]
     expected = [numpy(net(*call)) for call in calls]
     report = optimize(net, verify=calls, gradients=True, level="O3")
@@ -396,7 +396,7 @@ def test_a_construct_for_each_choice_of_inputs(x):
         for call, values in zip(calls, expected, strict=True):
             assert_close(numpy(run(mode, net, call)), values, atol=1e-5)
     report.restore()
-    assert type(net.part) is spellings.ResidualNorm
+    assert type(net.part) is equivalent_forms.ResidualNorm
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_a_table_fits_a_terminal():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_network_itself(mode, x):
-    net = spellings.PowMeanNorm()
+    net = equivalent_forms.PowMeanNorm()
     expected = numpy(net(x))
     entry = only_entry(optimize(net, verify=[x]))
     assert entry.replaced

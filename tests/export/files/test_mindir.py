@@ -10,8 +10,8 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, TensorProto
 from ms_ascend_ops import bundle, export_mindir, load, optimize_mindir
 from ms_ascend_ops.library import library_path
 from tests.acceptance import assert_close
+from tests.export.equivalent_forms import HIDDEN
 from tests.export.mindir import change, customs, set_function
-from tests.export.spellings import HIDDEN
 from tests.tensors import numpy
 
 

@@ -9,7 +9,7 @@ from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.acceptance import assert_close
-from tests.export import spellings
+from tests.export import equivalent_forms
 from tests.modes import Together
 from tests.versions import without
 
@@ -154,7 +154,7 @@ class Rotary(Attention):
         super().__init__(heads)
         angles = np.outer(np.arange(16), 10.0 ** -np.linspace(0, 1, SIZE // 2)).astype(np.float32)
         angles = np.concatenate([angles, angles], -1) if mode == "half" else np.repeat(angles, 2, -1)
-        self.rotate = spellings.rotate_half if mode == "half" else spellings.rotate_pairs
+        self.rotate = equivalent_forms.rotate_half if mode == "half" else equivalent_forms.rotate_pairs
         if own_tables:
             angles = np.stack([angles, angles / 2])
         self.cos, self.sin = Tensor(np.cos(angles)), Tensor(np.sin(angles))

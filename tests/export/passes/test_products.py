@@ -93,7 +93,7 @@ FORMS = (at, matmul, mint_matmul, bmm, mint_bmm, first, both, matrices, taken_tr
          divided_by_a_tensor)  # fmt: skip
 
 
-def test_spellings(tmp_path):
+def test_equivalent_forms(tmp_path):
     before, after, entries = simplified(FORMS, (draw(2, 3, 5, 8), draw(2, 3, 7, 8)), tmp_path)
     assert before["Transpose"] >= len(FORMS)
     assert after["Transpose"] == 0

@@ -8,7 +8,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto, PrimitiveProt
 
 from ms_ascend_ops import debug, export_mindir, optimize_mindir
 from ms_ascend_ops.debug.pairs import pairs
-from tests.export import spellings
+from tests.export import equivalent_forms
 from tests.export.mindir import change
 from tests.modes import synchronous
 
@@ -24,8 +24,8 @@ class Decoder(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.block = spellings.Tables(spellings.Attention())
-        self.norm = spellings.PowMeanNorm()
+        self.block = equivalent_forms.Tables(equivalent_forms.Attention())
+        self.norm = equivalent_forms.PowMeanNorm()
         self.positions = Tensor(np.arange(5), ms.float32)
 
     def construct(self, x):
@@ -61,7 +61,7 @@ class UNet(nn.Cell):
         return self.up(ops.cat((y, seen), 1))
 
 
-NETWORKS = {"decoder": (Decoder, (2, 5, spellings.HIDDEN)), "unet": (UNet, (1, 4, 8, 8))}
+NETWORKS = {"decoder": (Decoder, (2, 5, equivalent_forms.HIDDEN)), "unet": (UNet, (1, 4, 8, 8))}
 
 
 @pytest.fixture(scope="module", params=NETWORKS)

@@ -226,7 +226,7 @@ def test_ones_that_pynative_does_not_show():
 
 
 def opposite(x, cos, sin):
-    """Turns the other way: no spelling of a rotary embedding with these tables."""
+    """Turns the other way: no form of a rotary embedding with these tables."""
     x1, x2 = halves(x)
     return x * cos + ops.cat((x2, -x1), -1) * sin
 
@@ -236,7 +236,7 @@ def other_sum(x):
     return e / ops.exp(x).sum(-1, keepdims=True)
 
 
-def test_spellings():
+def test_equivalent_forms():
     almost = [(Rotary(opposite), [X, *TABLES]), (Scores(other_sum), [X])]
     cells = [*(cell for cell, *_ in CELLS), *(cell for cell, _ in almost)]
     given = [[tensor(value, "float32") for value in one[-1]] for one in [row[:3] for row in CELLS] + almost]
