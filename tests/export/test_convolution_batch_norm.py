@@ -3,7 +3,7 @@
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import mint, nn, ops
+from mindspore import nn, ops
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from tests.acceptance import assert_close
@@ -55,17 +55,7 @@ class Statements(Bottleneck):
         return y.reshape(y.shape[0], -1).sum(1)
 
 
-class Mint(nn.Cell):
-    def __init__(self):
-        super().__init__()
-        self.convolution = mint.nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
-        self.norm = mint.nn.BatchNorm2d(CHANNELS)
-
-    def construct(self, x):
-        return ops.silu(self.norm(self.convolution(x)))
-
-
-# How many of its norms become part of an operator, and how many convolutions stay with themselves.
+# How many of its norms become part of an operator.
 NETWORKS = {Inverted: 3, Bottleneck: 2, Statements: 1}
 
 
