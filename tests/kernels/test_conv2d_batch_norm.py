@@ -57,13 +57,14 @@ def test_forward(case, types, data_format, has_bias, activation, chip):
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("activation", ["none", "relu"])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_the_library_of_conv2d_answers(dtype, data_format):
+def test_the_library_of_conv2d_answers(dtype, activation, data_format):
     for case in CASES[:-1]:  # the last kernel is as large as x: oneDNN's code of that is too long with a norm
-        attributes = attributes_of(case, data_format)
+        attributes = attributes_of(case, data_format, activation)
         shapes = [None if each is None else each.shape for each in tensors(np.random.default_rng(0), case, data_format)]
         answers = native().answering_library("conv2d_batch_norm", shapes, [dtype] * 7, attributes)
-        plain = reference.convolution_attributes(attributes)
+        plain = {**reference.convolution_attributes(attributes), "activation": activation}
         biased = [*shapes[:2], shapes[2]]
         assert answers == native().answering_library("conv2d", biased, [dtype] * 3, plain)
 
