@@ -4,6 +4,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import nn, ops
+from ms_ascend_ops.export.graphs.graph import INPUT, Node, constant
+from ms_ascend_ops.export.matching.expressions import Expressions
 
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from tests.acceptance import assert_close
@@ -151,3 +153,20 @@ def test_in_a_file(x, tmp_path):
     network = load(tmp_path / "fused.mindir")
     for values in (x, ops.cat((x, x))):
         assert_close(numpy(network(values)), numpy(net(values)), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    {"BatchNorm": [False, 1e-3, 0.1, 0], "BatchNormExt": [False, 0.1, 1e-3]}.items(),
+)
+def test_primitives_with_given_statistics(kind, given):
+    """A CPU has no kernel of the second, which is `mint.nn.BatchNorm2d`'s."""
+    tensors = [Node(INPUT, (), name, (8,), "float32") for name in ("x", "gamma", "beta", "mean", "variance")]
+
+    def found(values):
+        return Expressions()(Node(kind, (*tensors, *map(constant, values))))
+
+    assert found(given).op == "tuple:batch_norm"
+    assert found(given).attributes == {"epsilon": 1e-3}
+    for wrong in ([True, *given[1:]], [None, *given[1:]], [0, *given[1:]]):
+        assert found(wrong).op == f"other:{kind}"
