@@ -10,7 +10,7 @@ from mindspore import Tensor
 
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
-from ms_ascend_ops.gradients import as_dtype, gradient_of_activation, needs_gradient
+from ms_ascend_ops.gradients import as_dtype, gradient_of_activation, needs_gradient, or_zeros
 from ms_ascend_ops.mindspore_versions import zeros_like
 from ms_ascend_ops.ops.conv2d import placement
 
@@ -34,9 +34,9 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         through = through_activation(before, weight, bias, as_dtype(out, ms.float32), as_dtype(dout, ms.float32))
         dgamma, dbeta = zeros_like(gamma), zeros_like(beta)
         if needs_gradient(gamma):
-            dgamma = as_dtype((through * normal).sum(positions), gamma.dtype)
+            dgamma = as_dtype(or_zeros((through * normal).sum(positions), through), gamma.dtype)
         if needs_gradient(beta):
-            dbeta = as_dtype(through.sum(positions), beta.dtype)
+            dbeta = as_dtype(or_zeros(through.sum(positions), through), beta.dtype)
         dz = as_dtype(through * factor.reshape(shape), x.dtype)
         dx, dweight, dbias = of_convolution(dz, x, weight, bias)
         return dx, dweight, dgamma, dbeta, zeros_like(mean), zeros_like(variance), dbias

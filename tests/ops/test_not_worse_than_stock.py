@@ -25,7 +25,15 @@ def cases():
     others = [example for example in examples() if example not in first]
     once = list(zip([*first, *others], cycle(FLOATS), strict=False))
     also = [case for case in product(first, FLOATS) if case not in once]
-    return [*once, *(pytest.param(*case, marks=pytest.mark.thorough) for case in also)]
+    thorough = [pytest.param(*case, marks=pytest.mark.thorough) for case in also if is_fair(*case)]
+    return [*(case for case in once if is_fair(*case)), *thorough]
+
+
+def is_fair(example, dtype):
+    """The gradient of conv2d_group_norm is that of two kernels, and what goes from one to the other is rounded to
+    bfloat16: a composition in float32 does not. Its own test has a bound for it.
+    """
+    return (example.name, example.gradient, dtype) != ("conv2d_group_norm", True, "bfloat16")
 
 
 @pytest.mark.parametrize(("example", "dtype"), cases(), ids=str)
