@@ -2,7 +2,7 @@
 
 Schema, kernels for tensors on a CPU and of torch_npu (npu.py), shapes and dtypes of results for fake and meta tensors,
 casts of autocast, and the gradient all follow from the definition; what it cannot say of gradients stands in
-gradients.py.
+gradients/.
 
 A kernel runs on the memory of the tensors. PyTorch allocates the results, and tells how many threads a kernel may use.
 """
