@@ -40,7 +40,7 @@ _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "Mk
 
 
 class _Library(torch.library.Library):  # type: ignore[misc]
-    """One in which gradients cost no more than a look where none is asked for."""
+    """One in which gradients cost no more than a look where none is needed."""
 
     def impl(self, name: Any, function: Any, key: str = "", **options: Any) -> None:
         operator = operators()[name.rpartition("::")[2]] if key == "Autograd" else None
