@@ -39,7 +39,7 @@ class QuantMoEFeedForward(MoEFeedForward):
 
     Raises:
         ValueError: a weight that is not finite; what `MoEFeedForward` refuses.
-        RuntimeError: a gradient is asked for.
+        RuntimeError: a gradient is needed: there is none.
 
     Sums of products are exact, in 32 bits; scales are applied in float32, and a product is rounded once.
     """

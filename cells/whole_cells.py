@@ -21,7 +21,7 @@ from ms_ascend_ops.mindspore_versions import private
 
 __all__ = ["keep_whole"]
 
-# Which layers of MindSpore ours stand for; the rest computes in the dtype of its input at O1.
+# Which layers of MindSpore ours stand for; MindSpore's others compute in the dtype of their input at O1.
 _STAND_FOR = {
     "Dense": nn.Dense,
     "SparseDense": nn.Dense,

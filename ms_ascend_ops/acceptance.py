@@ -48,7 +48,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "int8"
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Says how far values are from the golden ones where both are finite; `specials` says whether the rest agrees."""
+    """Says how far values are from the golden ones where both are finite; `specials` says whether NaN and Inf agree."""
 
     dtype: str
     elements: int

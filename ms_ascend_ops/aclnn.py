@@ -170,7 +170,7 @@ class Launch:
             addresses: of the first elements of the tensors, those of `outputs` last; any number where one is absent.
                 Inputs that the kernel writes to are changed.
             allocate: gives the address of so many bytes of device memory, which no earlier work in the stream uses.
-            stream: gives the stream (`aclrtStream`), asked for behind everything else.
+            stream: gives the stream (`aclrtStream`); it is called last, when all else is ready.
 
         Raises:
             RuntimeError: CANN refuses the call; the message has its number and reason.

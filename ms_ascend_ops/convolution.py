@@ -38,13 +38,13 @@ def phases(size: int, stride: int, dilation: int, before: int, after: int) -> li
     step, spread = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
     found: list[Phase | None] = []
     for i in range(stride):
-        rest = (i + before) % stride
-        first = next((k for k in range(min(step, size)) if k * dilation % stride == rest), None)
+        remainder = (i + before) % stride
+        first = next((k for k in range(min(step, size)) if k * dilation % stride == remainder), None)
         if first is None:
             found.append(None)
             continue
         span = (len(range(first, size, step)) - 1) * spread
-        low = (first * dilation - rest) // stride + span - (i + before - rest) // stride
+        low = (first * dilation - remainder) // stride + span - (i + before - remainder) // stride
         found.append((first, step, low, more - low + span))
     return found
 

@@ -1,6 +1,6 @@
 """Holds what the bprops of operators share.
 
-Gradients of inputs that are seldom asked for are composed of stock operators. In a graph they cost nothing where they
+Gradients of inputs that are seldom needed are composed of stock operators. In a graph they cost nothing where they
 are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all that it returns, so it asks first.
 """
 

@@ -1,6 +1,6 @@
 """Compiles the hot loops of the host library with LLVM, while it runs.
 
-The library asks for a loop when it has run long enough to be worth it (kernels/host/jit/loop_code.h). A thread compiles
+The library requests a loop when it has run long enough to be worth it (kernels/host/jit/loop_code.h). A thread compiles
 it; until it is done, or where llvmlite is missing, the library interprets. Results are the same to the bit.
 
 The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling; 1 is the default.
@@ -38,7 +38,7 @@ def why_not() -> str:
 
 
 class LoopCompiler:
-    """Compiles what `module` asks for.
+    """Compiles the loops that `module` requests.
 
     Args:
         module: what has `next_loop` and `set_loop`: `ms_ascend_ops._C`.
@@ -50,7 +50,7 @@ class LoopCompiler:
         self._failed = False
 
     def compile_waiting(self) -> int:
-        """Compiles the loops that were asked for, and returns how many."""
+        """Compiles the loops that were requested so far, and returns how many."""
         count = 0
         while (loop := self._module.next_loop(False)) is not None:
             self._compile(*loop)
@@ -58,7 +58,7 @@ class LoopCompiler:
         return count
 
     def serve(self) -> None:
-        """Compiles what is asked for, until `stop_loops` is called."""
+        """Compiles loops as they are requested, until `stop_loops` is called."""
         while (loop := self._module.next_loop(True)) is not None:
             try:
                 self._compile(*loop)
@@ -111,7 +111,7 @@ def start(module: Any) -> None:
 
 
 def wait(module: Any, seconds: float = 10.0) -> bool:
-    """Waits until all that `module` has asked for is compiled; False: that took too long. For benchmarks."""
+    """Waits until all loops that `module` has requested are compiled; False: that took too long. For benchmarks."""
     end = time.monotonic() + seconds
     while module.pending_loops() > 0 and time.monotonic() < end:
         time.sleep(0.002)

@@ -167,8 +167,8 @@ def analyse(target: Target, calls: Sequence[Any]) -> Analysis:
     reason = _varies(trials[0], versions, best)
     if reason:
         # The rewrite engine may find smaller places where there is a dropout inside.
-        rest = [f for f in version.found if f.fused.dropout]
-        return Analysis(left=[(f.row.name, reason) for f in version.found], graph=version.seen.graph, found=rest)
+        dropouts = [f for f in version.found if f.fused.dropout]
+        return Analysis(left=[(f.row.name, reason) for f in version.found], graph=version.seen.graph, found=dropouts)
     return _in_every_dtype(target, inputs, version, trials[0])
 
 
@@ -354,8 +354,8 @@ def _in_every_dtype(
     notes = [f"{d} within {errors[d]:.0e}" for d in accepted if d != "float32" and errors[d] > 0]
     conditions = [*conditions_of(target, inputs, accepted), *outside_training(target.cell, version.found)]
     if len(accepted) < len(_FLOATS):
-        rest = " and ".join(d for d in _FLOATS if d not in accepted)
-        notes.append(f"{rest} input keeps the stock construct")
+        refused = " and ".join(d for d in _FLOATS if d not in accepted)
+        notes.append(f"{refused} input keeps the stock construct")
     make = partial(subclass, statements=version.statements, conditions=conditions, method=target.method)
     return Analysis(Swap(make, version.found, notes, made), graph=version.seen.graph, found=version.found)
 

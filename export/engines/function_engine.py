@@ -57,7 +57,7 @@ def _rewritten(target: Target, name: str, calls: Sequence[Mapping[str, Any]]) ->
 
 
 def _asked_for(arguments: ast.arguments) -> list[str]:
-    """Conditions under which nobody asks for the probabilities, as far as a construct is told."""
+    """Conditions under which a construct need not return the probabilities, as far as its arguments tell."""
     names = [a.arg for a in (*arguments.args, *arguments.kwonlyargs) if a.arg == _ASKED]
     keywords = [arguments.kwarg.arg] if arguments.kwarg is not None and not names else []
     return [*(f"not {name}" for name in names), *(f"not {name}.get({_ASKED!r}, False)" for name in keywords)]

@@ -88,7 +88,7 @@ class Proof:
         if report.gradients is not None and not report.gradients.relative <= self._limit:
             report.roll_back(f"the gradients differ by {report.gradients.relative:.2e}, more than {self._limit:g}")
             return changed.blind
-        # The network may be trained later, even if no gradients were asked for.
+        # The network may be trained later, even if no gradients were to be compared.
         if report.gradients is None and changed.blind and self._loses_gradients(changed):
             report.roll_back("a parameter no longer gets its gradient")
             return changed.blind

@@ -66,7 +66,7 @@ def optimize(
             and tensors that it writes, for which they are copied once. They also show what its blocks are
             called with, so that larger ones are looked at. A network that is called in several ways, with and without
             a cache, say, takes a list for each: `[[ids], [ids, cache]]`.
-        gradients: compare also the gradients of the parameters for those inputs. Where this is not asked for, and an
+        gradients: compare also the gradients of the parameters for those inputs. Where this is False, and an
             operator gives no gradient for an input as a mask, it is only made sure that no parameter loses its own.
         graph: compare the outputs in graph mode, too, which compiles the network once, and again where they differ. By
             default this is done in PyNative mode where a statement as `x += y` is in a source that was changed: graphs
@@ -87,7 +87,7 @@ def optimize(
         layer has by then.
 
     Raises:
-        TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is asked for without `verify`.
+        TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is given without `verify`.
         ValueError: `level` or `engines` names something that there is not.
     """
     if is_module(net):

@@ -121,7 +121,7 @@ def _inputs(
 
 
 class _Fold:
-    """Goes through the nodes once: computes what is known already, and infers the types of the rest."""
+    """Goes through the nodes once: computes what is known already, and infers the types of other values."""
 
     def __init__(self, graph: Graph, model: ModelProto) -> None:
         self.graph = graph

@@ -202,10 +202,10 @@ class Sizes:
         target = self.numbers(node.inputs[1]) if len(node.inputs) > 1 else None
         if not isinstance(target, tuple):
             return None
-        rest = self._rest(inputs[0], target)
-        return tuple(rest if part == -1 else part if _is_dim(part) else None for part in target)
+        inferred = self._inferred(inputs[0], target)
+        return tuple(inferred if part == -1 else part if _is_dim(part) else None for part in target)
 
-    def _rest(self, shape: _Shape, target: Sequence[Size | None]) -> Size | None:
+    def _inferred(self, shape: _Shape, target: Sequence[Size | None]) -> Size | None:
         """The size that -1 stands for, where the numbers of elements tell it.
 
         Without a -1 they may tell that two open sizes are the same.

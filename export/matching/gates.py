@@ -32,7 +32,7 @@ __all__ = [
 def _product(*factors: Pattern) -> Pattern:
     """A product of three, in any order of multiplying."""
     a, b, c = factors
-    return OneOf(*(Op("mul", Op("mul", *pair), rest) for *pair, rest in ((a, b, c), (a, c, b), (b, c, a))))
+    return OneOf(*(Op("mul", Op("mul", *pair), third) for *pair, third in ((a, b, c), (a, c, b), (b, c, a))))
 
 
 def silu(x: Pattern) -> Pattern:

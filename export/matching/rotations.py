@@ -69,7 +69,7 @@ def rotated_pairs(values: Any) -> str:
 
 def rotation_matrix(rotation: str, size: int) -> Any:
     """The matrix of which `rotated_pairs` says this."""
-    quarter, rest = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
+    quarter, identity = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
     if rotation.endswith(_BACK):
         quarter = -quarter
-    return np.kron(quarter, rest) if rotation.startswith("half") else np.kron(rest, quarter)
+    return np.kron(quarter, identity) if rotation.startswith("half") else np.kron(identity, quarter)

@@ -127,7 +127,7 @@ def typed(value: float) -> float:
 
 
 def same_shape(a: Expr, b: Expr) -> bool:
-    """Known to be the same; a dim that is unknown in both counts as the same where the rest agrees."""
+    """Known to be the same; a dim that is unknown in both counts as the same where the other dims agree."""
     return bool(a.shape == b.shape)
 
 
@@ -136,7 +136,7 @@ class Match:
 
     def __init__(self, root: Expr, bound: Bindings, sizes: Callable[[], Sizes]) -> None:
         self.root = root
-        self.sizes = sizes  # of the graph's values: found out where they are asked for
+        self.sizes = sizes  # of the graph's values: found out when they are first needed
         self._bound = bound
 
     def __contains__(self, name: str) -> bool:
@@ -161,4 +161,4 @@ class Row:
     pattern: Pattern
     build: Callable[[Match], Fused | Skip | None]
     level: str = "O1"
-    evaluation: bool = False  # fits a network only where it is not trained: the fused construct asks for that
+    evaluation: bool = False  # fits a network only where it is not trained: the fused construct requires that

@@ -89,7 +89,7 @@ class Report:
     """The result of `optimize`: what was replaced, what was recognised but left, and what that changed.
 
     Args:
-        level: the level that `optimize` was asked for.
+        level: the level that `optimize` was called with.
         entries: the places that were recognised.
         outputs: how far outputs differ from those before; None: they were not compared.
         gradients: the same of gradients.

@@ -22,7 +22,7 @@ typedef enum {
 } MsAscendStatus;
 
 typedef struct {
-    void* data;         // may be null where only shapes and dtypes are asked for
+    void* data;         // may be null where only shapes and dtypes are inferred
     const char* dtype;  // null: an optional input that is absent
     const int64_t* shape;
     int32_t rank;

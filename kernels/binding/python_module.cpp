@@ -127,7 +127,7 @@ PYBIND11_MODULE(_C, module)
         "set_loop",
         [](uint32_t number, uintptr_t address) { MsAscendOpsSetLoop(number, reinterpret_cast<void*>(address)); },
         py::arg("number"), py::arg("address"), "Say where the compiled function of a loop is.");
-    module.def("pending_loops", &MsAscendOpsPendingLoops, "How many loops were asked for and are not compiled yet.");
+    module.def("pending_loops", &MsAscendOpsPendingLoops, "How many loops were requested and are not compiled yet.");
     module.def("stop_loops", &MsAscendOpsStopLoops, "Ask for no more loops, and end the wait of next_loop.");
     module.def("set_loop_threshold", &MsAscendOpsSetLoopThreshold, py::arg("strips"),
                "Set how much must have been done before a loop is requested, in strips of an instruction.");

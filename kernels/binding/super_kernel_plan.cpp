@@ -96,10 +96,10 @@ void CopyRows(const char* source, char* target, const std::vector<int64_t>& size
     const int64_t row = sizes[rank - 1];
     const int64_t step = strides[rank - 1];
     std::array<int64_t, MAX_RANK> index{};
-    int64_t rest = begin;
+    int64_t quotient = begin;
     for (size_t axis = rank - 1; axis-- > 0;) {
-        index[axis] = rest % sizes[axis];
-        rest /= sizes[axis];
+        index[axis] = quotient % sizes[axis];
+        quotient /= sizes[axis];
     }
     for (int64_t i = begin; i < end; ++i) {
         int64_t from = 0;

@@ -47,8 +47,8 @@ public:
         const uint64_t tiles = tiling_.samples * tiling_.rowTiles * tiling_.colTiles;
         for (uint64_t task = core < tiling_.cores ? core : tiling_.tasks; task < tiling_.tasks; task += tiling_.cores) {
             const uint64_t split = task % tiling_.splits;
-            const uint64_t rest = task / tiling_.splits;
-            Sum(static_cast<uint32_t>(rest % tiling_.groups), static_cast<uint32_t>(rest / tiling_.groups), split,
+            const uint64_t chunk = task / tiling_.splits;  // of all groups
+            Sum(static_cast<uint32_t>(chunk % tiling_.groups), static_cast<uint32_t>(chunk / tiling_.groups), split,
                 tiles * split / tiling_.splits, tiles * (split + 1) / tiling_.splits);
         }
         product.End();

@@ -1,5 +1,5 @@
 /*!
- * Tiling of matmul. Plain C++. Without batches of weights, all rows of x are one matrix; the rest is
+ * Tiling of matmul. Plain C++. Without batches of weights, all rows of x are one matrix; all else is
  * primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_MATMUL_TILING_H

@@ -21,7 +21,7 @@ struct NoActivation {
     }
 };
 
-// dst = activation(x) for results of T; dst is not x. The rest as for Forward of silu.h.
+// dst = activation(x) for results of T; dst is not x. Otherwise it is as Forward of silu.h.
 template <typename T>
 __aicore__ inline void Activate(uint32_t activation, const FloatTensor& dst, const FloatTensor& scratch,
                                 uint32_t stride, const FloatTensor& x, const FloatTensor& ones, int32_t count)

@@ -78,9 +78,9 @@ private:
             return {};
         }
         const uint64_t outTile = task % tiling_.outTiles;
-        const uint64_t rest = task / tiling_.outTiles;
-        const uint64_t group = rest % tiling_.groups;
-        ConvolutionTile tile = PositionsAt(tiling_, rest / tiling_.groups);
+        const uint64_t groupTile = task / tiling_.outTiles;  // a tile of positions for a group
+        const uint64_t group = groupTile % tiling_.groups;
+        ConvolutionTile tile = PositionsAt(tiling_, groupTile / tiling_.groups);
         tile.group = static_cast<uint32_t>(group);
         tile.out = static_cast<uint32_t>(outTile) * tiling_.tileOut;
         const uint32_t left = tiling_.groupOut - tile.out;

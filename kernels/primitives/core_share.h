@@ -15,7 +15,7 @@ __aicore__ inline uint64_t VectorCores()
     return static_cast<uint64_t>(AscendC::GetBlockNum() * AscendC::GetTaskRation());
 }
 
-// The second pipe of EVENT waits for all that the first was asked for before.
+// The second pipe of EVENT waits for all instructions that were issued to the first one before.
 template <AscendC::HardEvent EVENT>
 __aicore__ inline void WaitForPipe(AscendC::TPipe& pipe)
 {

@@ -22,7 +22,7 @@ __aicore__ inline void ForTiles(const TILING& tiling, KERNEL& kernel)
     }
 }
 
-// Loads a tile into a queue; any count, no alignment asked for.
+// Loads a tile into a queue; any count, at any alignment.
 template <typename T, class QUEUE>
 __aicore__ inline void LoadTile(QUEUE& queue, const AscendC::GlobalTensor<T>& src, uint32_t count)
 {

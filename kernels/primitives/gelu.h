@@ -104,7 +104,7 @@ struct GeluErf {
         AscendC::Sub(dst, t, dst, count);
     }
 
-    // slope = Phi(x) + x * phi(x), phi the density, and if asked for value = x * Phi(x). All tensors are different;
+    // slope = Phi(x) + x * phi(x), phi the density, and with VALUE value = x * Phi(x). All tensors are different;
     // without VALUE `value` is scratch.
     template <bool VALUE>
     static __aicore__ inline void Backward(const FloatTensor& value, const FloatTensor& slope,
@@ -191,7 +191,7 @@ struct GeluTanh {
         AscendC::Div(dst, x, dst, count);
     }
 
-    // With s = 1 / (1 + exp(-z)), z = A x + B x^3: slope = s + x z' s (1 - s), and if asked for value = x s. All
+    // With s = 1 / (1 + exp(-z)), z = A x + B x^3: slope = s + x z' s (1 - s), and with VALUE value = x s. All
     // tensors are different; without VALUE `value` is scratch.
     template <bool VALUE>
     static __aicore__ inline void Backward(const FloatTensor& value, const FloatTensor& slope,

@@ -66,7 +66,7 @@ public:
                 if constexpr (FROM == GroupNormFrom::GROUPS || FROM == GroupNormFrom::MEANS) {
                     ShareShift(column);
                 } else if (step < channels) {
-                    LoadRest(column);
+                    LoadShifted(column);
                 }
                 ComputeFactors(column);
             }
@@ -122,7 +122,7 @@ private:
 
     // shifted_ = K - k, with k the mean of the group's first channels; of x itself, as each is one value, the mean is
     // taken here.
-    __aicore__ inline void LoadRest(uint32_t column)
+    __aicore__ inline void LoadShifted(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);
         if constexpr (DIRECT) {
@@ -187,7 +187,7 @@ private:
         const RowBlock block = this->BlockOf(column);
         const int32_t count = static_cast<int32_t>(block.Elements());
         if constexpr (DIRECT) {
-            LoadRest(column);
+            LoadShifted(column);
             AscendC::Mul(square_, shifted_, shifted_, count);
             SumInto(delta_, shifted_, column, block, this->tiling_.inverseChannels);
         } else {
@@ -205,7 +205,7 @@ private:
                     this->inQueue_.FreeTensor(local);
                     SetShift(work_, block);
                 }
-                LoadRest(column);
+                LoadShifted(column);
                 AscendC::Add(sum_, sum_, shifted_, count);
             }
             AscendC::Mul(work_, sum_, sum_, count);

@@ -99,7 +99,7 @@ public:
             BroadcastRows(rstdBlocks_, variance_, 1);
             const AscendC::LocalTensor<float> values = pieces_.New();
             AscendC::Muls(values[SHIFT * FLOATS_PER_BLOCK], shiftBlocks_, 1.0f, BLOCK);
-            AscendC::Muls(values[REST * FLOATS_PER_BLOCK], deltaBlocks_, 1.0f, BLOCK);
+            AscendC::Muls(values[DELTA * FLOATS_PER_BLOCK], deltaBlocks_, 1.0f, BLOCK);
             AscendC::Muls(values[SQUARE * FLOATS_PER_BLOCK], rstdBlocks_, 1.0f, BLOCK);
             pieces_.Put(values, piece.row, piece.piece);
         }
@@ -121,7 +121,7 @@ public:
 
 private:
     static constexpr uint32_t SHIFT = 0;  // values of a piece
-    static constexpr uint32_t REST = 1;
+    static constexpr uint32_t DELTA = 1;
     static constexpr uint32_t SQUARE = 2;
 
     __aicore__ inline void ProcessWholeRows()
@@ -221,14 +221,14 @@ private:
         const float full = static_cast<float>(tiling_.pieceCols);
         const float last = static_cast<float>(cols_ - (tiling_.pieces - 1) * tiling_.pieceCols);
         const AscendC::LocalTensor<float> mean = pieces_.Of(SHIFT);
-        const AscendC::LocalTensor<float> work = pieces_.Of(REST);
+        const AscendC::LocalTensor<float> work = pieces_.Of(DELTA);
         const AscendC::LocalTensor<float> square = pieces_.Of(SQUARE);
         AscendC::Muls(shift_, mean, 1.0f, blockCount);
         WithColumns<SubOf>(mean, mean, shift_, block);
-        pieces_.Scale(REST, 1.0f / full, 1.0f / last);
+        pieces_.Scale(DELTA, 1.0f / full, 1.0f / last);
         AscendC::Add(mean, mean, work, count);
         AscendC::Mul(work, work, work, count);
-        pieces_.Scale(REST, full, last);
+        pieces_.Scale(DELTA, full, last);
         AscendC::Sub(square, square, work, count);
         MeanOfPieces(delta_, full, last);
         // If the first piece is far from the mean of all, d is far from precise, too: what is left is small.
@@ -247,14 +247,14 @@ private:
         AscendC::Muls(shift_, shiftBlocks_, 1.0f, blockCount);
     }
 
-    // dst = the mean of value SHIFT over all columns, which is subtracted from it; REST is scratch.
+    // dst = the mean of value SHIFT over all columns, which is subtracted from it; DELTA is scratch.
     __aicore__ inline void MeanOfPieces(const AscendC::LocalTensor<float>& dst, float full, float last)
     {
         const RowBlock block = pieces_.Block();
         const AscendC::LocalTensor<float> mean = pieces_.Of(SHIFT);
-        AscendC::Muls(pieces_.Of(REST), mean, 1.0f, static_cast<int32_t>(block.Elements()));
-        pieces_.Scale(REST, full, last);
-        pieces_.Sum(dst, REST);
+        AscendC::Muls(pieces_.Of(DELTA), mean, 1.0f, static_cast<int32_t>(block.Elements()));
+        pieces_.Scale(DELTA, full, last);
+        pieces_.Sum(dst, DELTA);
         AscendC::Muls(dst, dst, tiling_.inverseCols, static_cast<int32_t>(FLOATS_PER_BLOCK));
         WithColumns<SubOf>(mean, mean, dst, block);
     }

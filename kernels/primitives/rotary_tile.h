@@ -143,7 +143,8 @@ private:
         }
     }
 
-    // Heads as they lie in the Unified Buffer: the halves (or the pairs) and the rest, each from a block on.
+    // Heads as they lie in the Unified Buffer: the halves (or the pairs) and the elements that are not rotated, each
+    // from a block on.
     __aicore__ inline void Load(const AscendC::LocalTensor<T>& xLocal, const AscendC::GlobalTensor<T>& xGm,
                                 const HeadPlace& source, const HeadTile& tile)
     {

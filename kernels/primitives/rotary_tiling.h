@@ -55,11 +55,11 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     const uint32_t tableBytes = SizeOf(cos.dtype);
     const uint64_t align = BLOCK_BYTES / bytes;
     const uint64_t half = rotated / 2;
-    const uint64_t rest = dim - rotated;
+    const uint64_t unrotated = dim - rotated;
     tiling.half = static_cast<uint32_t>(half);
     tiling.halfStride = static_cast<uint32_t>(RoundUp(half, align));
     tiling.rotated = interleave ? static_cast<uint32_t>(RoundUp(rotated, align)) : 2 * tiling.halfStride;
-    tiling.stride = tiling.rotated + static_cast<uint32_t>(RoundUp(rest, align));
+    tiling.stride = tiling.rotated + static_cast<uint32_t>(RoundUp(unrotated, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
     // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is

@@ -1,5 +1,5 @@
 /*!
- * Tiling of quant_matmul. Plain C++. All rows of x are one matrix; the rest is primitives/product_tiling.h.
+ * Tiling of quant_matmul. Plain C++. All rows of x are one matrix; all else is primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_QUANT_MATMUL_TILING_H
 #define MS_ASCEND_OPS_QUANT_MATMUL_TILING_H

@@ -42,9 +42,9 @@ private:
     __aicore__ inline void Turn(uint64_t unit)
     {
         const uint64_t headTile = unit % tiling_.headTiles;
-        const uint64_t rest = unit / tiling_.headTiles;
-        const uint64_t sequence = rest % tiling_.sequences;
-        const uint64_t start = rest / tiling_.sequences * tiling_.tilePositions;
+        const uint64_t positionTile = unit / tiling_.headTiles;
+        const uint64_t sequence = positionTile % tiling_.sequences;
+        const uint64_t start = positionTile / tiling_.sequences * tiling_.tilePositions;
         const uint64_t position = sequence * tiling_.seqLength + start;
         const uint64_t head = headTile * tiling_.tileHeads;
         const uint64_t headsLeft = tiling_.heads - head;

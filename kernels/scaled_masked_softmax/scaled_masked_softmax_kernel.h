@@ -80,10 +80,10 @@ private:
         return index;
     }
 
-    static __aicore__ inline void Step(uint64_t& rest, uint64_t& index, uint64_t dim, uint64_t stride)
+    static __aicore__ inline void Step(uint64_t& quotient, uint64_t& index, uint64_t dim, uint64_t stride)
     {
-        index += rest % dim * stride;
-        rest /= dim;
+        index += quotient % dim * stride;
+        quotient /= dim;
     }
 
     ScaledMaskedSoftmaxTilingData tiling_;

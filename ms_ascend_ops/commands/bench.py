@@ -187,7 +187,7 @@ def _measure(cases: list[Any], names: list[str], threads: int, sampling: Any, co
 
 
 def _write(run: dict[str, Any], outcomes: list[Any], paths: dict[str, Path | None]) -> None:
-    """The files that were asked for."""
+    """The files that the arguments name."""
     if paths["json"]:
         paths["json"].write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
     if not paths["bars"] and not paths["roofline"]:

@@ -249,7 +249,7 @@ class OpSpec:
 
     @property
     def no_gradient(self) -> str:
-        """Return what is said to who asks for a gradient that there is not."""
+        """Return the error for a gradient that does not exist."""
         if self.inference_only is None:
             return "it has no gradient"
         return "; ".join(filter(None, ("it has no gradient: it is for inference", self.inference_only)))

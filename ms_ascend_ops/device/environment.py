@@ -93,7 +93,7 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
 
     Raises:
         ChipError: there is no such chip.
-        DeviceError: the libraries of the device are missing, or there is less memory than asked for.
+        DeviceError: the libraries of the device are missing, or the machine has less memory than the settings say.
         StubsError: what the client wants beyond them cannot be made.
     """
     if not (HOME / "lib64/libascendcl.so").is_file():

@@ -1,8 +1,8 @@
 """Functions that a client wants of CANN and the emulated device does not have: each says so when it is called.
 
 A client (MindSpore's Ascend plugin, torch_npu) is linked with names of CANN's libraries, and asks for more of them by
-dlsym. Both are read from its files; what our libraries define is taken away; the rest becomes one small library, which
-lies in a cache. None of the names stands here, but for those whose call may pass.
+dlsym. Both are read from its files; what our libraries define is taken away; all other names become one small
+library, which lies in a cache. None of the names stands here, but for those whose call may pass.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def client_libraries() -> tuple[list[Path], list[Path]]:
     """Find, in the clients that are installed, the libraries that speak to CANN, and others that they bring."""
     speakers: list[Path] = []
     others: list[Path] = []
-    for package, (ours, rest) in _CLIENTS.items():
+    for package, (speaking, brought) in _CLIENTS.items():
         spec = find_spec(package)
         for folder in spec.submodule_search_locations or () if spec else ():
-            speakers += _files(Path(folder), ours)
-            others += _files(Path(folder), rest)
+            speakers += _files(Path(folder), speaking)
+            others += _files(Path(folder), brought)
     return speakers, [path for path in others if path not in speakers]
 
 

@@ -27,7 +27,7 @@ __all__ = ["DTYPES", "Completion", "LanguageModel", "cache_type", "is_bundle"]
 
 DTYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
-_MOST_CONTEXT = 4096  # without being asked for more
+_MOST_CONTEXT = 4096  # unless `context` says more
 
 
 @dataclass(frozen=True)

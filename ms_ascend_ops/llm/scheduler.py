@@ -36,7 +36,7 @@ class Request:
     on_text: Callable[[str], None] | None = None  # gets each piece of text, which ends between characters
     visible: frozenset[int] = frozenset()  # tokens of control whose names are a part of the text
     logprobs: int | None = None  # note down the probability of each token, and so many of the most likely ones
-    prompt_logprobs: bool = False  # also of the tokens of the prompt; the cache is not asked for them
+    prompt_logprobs: bool = False  # also of the tokens of the prompt, none of which then comes from the cache
     constraint: Constraint | None = None  # tells which tokens may follow
     embed: bool = False  # generate nothing: `embedding` is the mean of the states behind the last layer
 

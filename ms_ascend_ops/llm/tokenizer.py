@@ -31,7 +31,7 @@ class TooManyTokensError(ValueError):
 
 
 class Tokenizer:
-    """Encodes and decodes text. Tokens of control, such as `<|im_end|>`, are no text unless asked for.
+    """Encodes and decodes text. Tokens of control, such as `<|im_end|>`, are no text unless the caller says so.
 
     Args:
         backend: its post-processor puts tokens around a text that is no conversation.

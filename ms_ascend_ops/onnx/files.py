@@ -193,7 +193,7 @@ def _tensors_apart(model: ModelProto) -> None:
 
 
 def write_model(model: ModelProto, target: Path, beside: bool) -> None:
-    """Write a model; `beside` it its tensors if asked for, or if one file cannot hold them."""
+    """Write a model, with its tensors in a file `beside` it if that is True, or if one file cannot hold them."""
     _move_simplified(model, ORT_DOMAIN, "")
     if beside or model.ByteSize() > _MOST_BYTES:
         location = f"{target.name}.data"

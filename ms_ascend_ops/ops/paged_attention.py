@@ -76,8 +76,8 @@ def paged_attention(
         ValueError: shapes that do not fit each other, heads that do not divide or have more than 256 elements,
             a window or a soft cap below 0.
         RuntimeError: a length is negative or more than the table has room for, or a block lies beyond the cache;
-            MindSpore reports it when a result is read. Nothing outside the cache is read. Also where a gradient is
-            asked for: there is none.
+            MindSpore reports it when a result is read. Nothing outside the cache is read. Also where a gradient
+            is needed: there is none.
 
     NaN in a query, or in a key that it sees, gives NaN for that query; NaN in a value gives NaN in that column for all
     queries of the tile, as 0 * NaN is NaN. What lies in the cache behind a sequence's length is not read. An empty

@@ -129,7 +129,7 @@ class Chip:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """The numbers that are guesses, with what they rest on."""
+        """The numbers that are guesses, with what they are based on."""
         return {key: text for key, text in self.sources.items() if text.startswith("assumption")}
 
     def changed(self, **values: Any) -> Chip:

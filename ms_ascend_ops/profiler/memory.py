@@ -23,7 +23,7 @@ _MOST_LINES = 1 << 23  # short ones, of an argument
 
 @dataclass
 class Traffic:
-    """Holds the bytes that HBM moves for each copy of each core. The rest is L2's."""
+    """Holds the bytes that HBM moves for each copy of each core. Other bytes are L2's."""
 
     hbm_bytes: list[Array]  # per core, float, by event; 0 where the event is no copy
 

@@ -38,7 +38,7 @@ class Run:
     end: Array  # of the time it holds its pipe
     complete: Array
     cause: Array  # index of an instruction, or AT_ONCE, ISSUE, SYNC
-    cube: CubeCore | None = None  # that it asks for products; `owner` of its bars is a position in the list of runs
+    cube: CubeCore | None = None  # that computes its products; `owner` of its bars is a position in the list of runs
 
     @property
     def cycles(self) -> float:
@@ -156,7 +156,7 @@ class _Simulator:
     def product_done(self, owner: int, i: int) -> None:
         self.end[owner][i] = self.complete[owner][i] = self.now
         for able in self.tell(owner, i):
-            self.settle(owner, able)
+            self.set_begin(owner, able)
 
     def wire(self) -> None:
         """Note which instructions are told when the times of one are known."""
@@ -182,7 +182,7 @@ class _Simulator:
     def run(self) -> list[Run]:
         for owner, program in enumerate(self.programs):
             if len(program):
-                self.settle(owner, 0)
+                self.set_begin(owner, 0)
         while True:
             used = self.hbm.share(self.hbm.bandwidth)
             self.l2.share(max(self.l2.bandwidth - used, 1e-6))
@@ -217,8 +217,8 @@ class _Simulator:
 
     # ---- one instruction
 
-    def settle(self, owner: int, first: int) -> None:
-        """Everything that decides this instruction's begin is known; and perhaps that of others after it."""
+    def set_begin(self, owner: int, first: int) -> None:
+        """Set the begin of an instruction, as all that decides it is known, and of others that it decides."""
         program = self.programs[owner]
         work = [first]
         while work:
@@ -269,7 +269,7 @@ class _Simulator:
             self.ready[other][j] = release + self.programs[other].delay[j]
             self.cause[other][j] = SYNC
             self.missing[other][j] -= 1
-            self.settle(other, j)
+            self.set_begin(other, j)
 
     def transfer(self, owner: int, i: int) -> tuple[Transfer, int]:
         """And how many cores do the same."""
@@ -307,7 +307,7 @@ class _Simulator:
         self.end[owner][i] = self.now
         self.complete[owner][i] = self.now + self.programs[owner].drain[i]
         for able in self.tell(owner, i):
-            self.settle(owner, able)
+            self.set_begin(owner, able)
 
 
 _PIPE, _ISSUE, _WAIT = range(3)

@@ -2,7 +2,7 @@
 
 Schema, kernels for tensors on a CPU and of torch_npu (npu.py), shapes and dtypes of results for fake and meta tensors,
 casts of autocast, and the gradient all follow from the definition; what it cannot say of gradients stands in
-gradients.py.
+gradients/.
 
 A kernel runs on the memory of the tensors. PyTorch allocates the results, and tells how many threads a kernel may use.
 """
@@ -40,7 +40,7 @@ _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "Mk
 
 
 class _Library(torch.library.Library):  # type: ignore[misc]
-    """One in which gradients cost no more than a look where none is asked for."""
+    """One in which gradients cost no more than a look where none is needed."""
 
     def impl(self, name: Any, function: Any, key: str = "", **options: Any) -> None:
         operator = operators()[name.rpartition("::")[2]] if key == "Autograd" else None

@@ -122,7 +122,7 @@ def test_forward(tmp_path, architecture):
         residual = forward.layer(layer, residual, lambda kind, x, index=index: seen.setdefault((index, kind), x.shape))
     expected = reference.logits(config, tiny.doubles(weights), tokens)
     # Channels of very different sizes, whose rounding comes into the small ones: 1.6e-5 of the largest logit is seen.
-    for result in (forward.logits(residual), forward.rest(forward.embedded(tokens), 0)):
+    for result in (forward.logits(residual), forward.logits_from(forward.embedded(tokens), 0)):
         assert_close(result, expected, atol=1e-4)
     inputs = {"qkv": config.hidden, "output": config.query_size, "gate_up": config.hidden, "down": config.feed_forward}
     assert seen == {(index, kind): (40, size) for index in range(config.layers) for kind, size in inputs.items()}

@@ -16,6 +16,7 @@ from ms_ascend_ops.samples.operators import operator
 
 import ms_ascend_ops.torch as fused
 from ms_ascend_ops import registry
+from ms_ascend_ops.torch.gradients.composed import COMPOSED
 from tests.acceptance import assert_accurate
 from tests.dtypes import EPSILON, FLOATS
 from tests.torch.examples import every_operator
@@ -243,3 +244,11 @@ def test_the_functions_are_those_for_mindspore():
         assert [(p.name, p.default) for p in ours.parameters.values()] == [
             (p.name, p.default) for p in theirs.parameters.values()
         ], name
+
+
+def test_composed_gradients_are_of_operators():
+    """And the tensors that one keeps are inputs and outputs of its operator."""
+    assert len(COMPOSED) > 15
+    for name, gradient in COMPOSED.items():
+        signature = registry.signature(name)
+        assert {t.name for t in signature.inputs + signature.outputs}.issuperset(gradient.keeps), name

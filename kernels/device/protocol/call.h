@@ -155,7 +155,7 @@ private:
     size_t countAt_ = 0;
 };
 
-// Reads what CallWriter wrote; the reader asks for values in their order and throws where a value has another kind.
+// Reads what CallWriter wrote; the reader gets values in their order and throws where a value has another kind.
 class CallReader {
 public:
     CallReader(const void* data, size_t size) : at_(static_cast<const uint8_t*>(data)), end_(at_ + size)

@@ -286,7 +286,8 @@ NOTHING_TO_DO(aclrtSetOpExecuteTimeOut)
 NOTHING_TO_DO(aclrtSetOpExecuteTimeOutWithMs)
 NOTHING_TO_DO(aclrtSetOpWaitTimeout)
 
-// Nothing ends an operator that takes long. The time that is in force, in microseconds, is the one that was asked for.
+// Nothing ends an operator that takes long. The time that is in force, in microseconds, is the one that the caller
+// sets.
 ACL_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtSetOpExecuteTimeOutV2", "actualTimeout", actualTimeout));

@@ -8,7 +8,7 @@ namespace ms_ascend_ops {
 namespace device {
 namespace {
 
-thread_local std::string last;      // not asked for yet
+thread_local std::string last;      // that aclGetRecentErrMsg has not given yet
 thread_local std::string returned;  // what aclGetRecentErrMsg gave
 thread_local aclError lastCode = SUCCESS;
 

@@ -104,16 +104,16 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         core.Issue();
         return;
     }
-    if (tail > 0) {  // the rest is laid out by repeats: the last, shorter one is an instruction of its own
-        Source rest[CALLED_OPERANDS];
+    if (tail > 0) {  // by repeats here, of which the last, shorter one is an instruction of its own
+        Source tailSources[CALLED_OPERANDS];
         for (uint32_t i = 0; i < count; ++i) {
-            rest[i] = sources[i];
-            rest[i].base += static_cast<uint64_t>(repeats) * sources[i].repStride * ONE_BLK_SIZE;
+            tailSources[i] = sources[i];
+            tailSources[i].base += static_cast<uint64_t>(repeats) * sources[i].repStride * ONE_BLK_SIZE;
         }
         if (repeats > 0) {
             IssueRegular(operation, sources, count, repeats, lanes, 0, repeatLanes, scalar, option);
         }
-        IssueRegular(operation, rest, count, 1, tail, 0, repeatLanes, scalar, option);
+        IssueRegular(operation, tailSources, count, 1, tail, 0, repeatLanes, scalar, option);
         return;
     }
     const auto blockOf = [&](int i) { return walks[i] == Walk::BLOCK_A_REPEAT || walks[i] == Walk::ONE_BLOCK; };

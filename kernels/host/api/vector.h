@@ -20,7 +20,7 @@ struct Source {
     uint32_t elementBytes;
 };
 
-// The iteration a call asks for: `full` repeats of `lanes` elements, then one of `tail` elements.
+// The iteration of a call: `full` repeats of `lanes` elements, then one of `tail` elements.
 struct Iteration {
     uint32_t full;
     uint32_t lanes;

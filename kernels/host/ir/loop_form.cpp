@@ -7,7 +7,7 @@ namespace host {
 
 std::string LoopForm::Key() const
 {
-    const char kind = byRow ? 'r' : (hasRest ? 'E' : 'e');
+    const char kind = byRow ? 'r' : (hasTail ? 'E' : 'e');
     std::string key = {kind, static_cast<char>('0' + variant.Number())};
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));

@@ -39,7 +39,7 @@ constexpr uint32_t LOOP_ELEMENTS = 128;
 
 struct LoopForm {
     bool byRow = false;    // or from element to element, all operands contiguous
-    bool hasRest = false;  // a loop over elements may end in between
+    bool hasTail = false;  // a loop over elements may end in between
     LoopVariant variant;
     uint64_t inGm = 0;           // a bit for each operand that is in global memory
     std::vector<LoopRows> rows;  // of each operand; none without rows

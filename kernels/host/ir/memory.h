@@ -64,7 +64,7 @@ inline bool ColumnsAreApart(int64_t distance, int64_t bytes, int64_t otherBytes,
     if (stride <= 0) {
         return false;
     }
-    // Mostly of the same row: a division takes longer than all the rest.
+    // Mostly of the same row: a division takes longer than all else.
     int64_t column = distance > -stride && distance < stride ? distance : distance % stride;
     column += column < 0 ? stride : 0;
     return column >= bytes && column + otherBytes <= stride;

@@ -49,7 +49,7 @@ public:
 
 private:
     struct ExpParts {
-        std::string p;        // exp of the rest
+        std::string p;        // exp of the remainder
         std::string shifted;  // has the integer in its low bits
     };
 

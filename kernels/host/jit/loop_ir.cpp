@@ -250,8 +250,8 @@ private:
     std::string ElementModule()
     {
         entry_.Define("%count", "sub i64 %end, %begin");
-        entry_.Define("%rest", form_.hasRest ? "and i64 %count, " + std::to_string(AtOnce() - 1) : "add i64 0, 0");
-        entry_.Define("%most", "sub i64 %end, %rest");
+        entry_.Define("%remainder", form_.hasTail ? "and i64 %count, " + std::to_string(AtOnce() - 1) : "add i64 0, 0");
+        entry_.Define("%most", "sub i64 %end, %remainder");
         entry_.Define("%some", "icmp ult i64 %begin, %most");
         if (style_.aligned) {
             PrepareAligned();
@@ -260,13 +260,13 @@ private:
         text += Loop("entry", style_.aligned ? NextAligned() : NextBeside());
         IrBuilder done(lanes_, "done", "d");
         StoreLanes(done);
-        return text + done.Body() + "  br label %check\ncheck:\n" + (form_.hasRest ? Rest() : "");
+        return text + done.Body() + "  br label %check\ncheck:\n" + (form_.hasTail ? Tail() : "");
     }
     std::string NextBeside() const
     {
         return "  %next = add i64 %i, " + std::to_string(AtOnce()) + "\n  %more = icmp ult i64 %next, %most\n";
     }
-    std::string Rest()
+    std::string Tail()
     {
         IrArithmetic ir(lanes_, "tail", "t");
         const std::string lanes = IrBuilder::Vector(lanes_, "i64");

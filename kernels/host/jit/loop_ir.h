@@ -17,8 +17,8 @@ namespace host {
 bool WritesLoops(const VectorUnit& unit);
 
 // A module with the function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements,
-// where `begin` is a multiple of a repeat, and without a rest all of LOOP_ELEMENTS, of the loop whose operands are at
-// `bases`. `ahead`: a LoopAhead, which loops that prefetch advance.
+// where `begin` is a multiple of a repeat, and without a tail `end` is one of LOOP_ELEMENTS, of the loop whose operands
+// are at `bases`. `ahead`: a LoopAhead, which loops that prefetch advance.
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name);
 
 }  // namespace host

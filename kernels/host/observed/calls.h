@@ -1,5 +1,5 @@
 /*!
- * The terms in which API functions say what they were asked for: arguments of hooks (hooks.h), fields of events
+ * The terms in which API functions report their arguments: arguments of hooks (hooks.h), fields of events
  * (observer.h).
  */
 #ifndef ASCENDC_HOST_OBSERVED_CALLS_H
@@ -75,7 +75,7 @@ constexpr double ScalarValue(bfloat16_t value)
     return value.bits;
 }
 
-// A copy as it was asked for. Lengths and strides of the CopyShape are in bytes.
+// A copy as the kernel called it. Lengths and strides of the CopyShape are in bytes.
 enum class CopyForm : uint8_t { COUNT, BLOCKS, PAD };
 
 struct CopyRequest {

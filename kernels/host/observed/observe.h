@@ -11,7 +11,7 @@
  *     {
  *         HOST_OBSERVED(host::ObserveVector(where, "Add", host::First(count), dst, src0, src1));
  *
- * Hooks and operands (Strided, PerRepeat, Elements): observed/hooks.h. What a call asks for: observed/calls.h.
+ * Hooks and operands (Strided, PerRepeat, Elements): observed/hooks.h. Arguments of a call: observed/calls.h.
  */
 #ifndef ASCENDC_HOST_OBSERVED_OBSERVE_H
 #define ASCENDC_HOST_OBSERVED_OBSERVE_H

@@ -140,7 +140,7 @@ struct Event {
 constexpr uint32_t MAX_ACCESSES = 4;
 
 struct VectorEvent : Event {
-    Request request;        // as asked for
+    Request request;        // as called
     MaskMode maskMode;      // of the mask register
     uint64_t maskRegister;  // lanes (normal) or elements (counter) that it names
     uint32_t repeatLanes;   // elements that fill a repeat: 256 bytes of the widest operand
@@ -162,13 +162,13 @@ struct CopyEvent : Event {
     int64_t localStride;  // bytes from a piece's start to the next
     int64_t globalStride;
     // DataCopyPad to UB: a piece's data begins `leftBytes` after `local`, and `paddedBytes` in all are written, of
-    // which those that are neither data nor padding that was asked for are undefined.
+    // which those that are neither data nor the padding of the call are undefined.
     uint32_t leftBytes;
     uint32_t rightBytes;
     uint32_t paddedBytes;
 };
 
-// The tiling of a Matmul object, as far as it limits what may be asked for, and its type.
+// The tiling of a Matmul object, as far as it limits the products, and its type.
 struct MatmulLimits {
     bool initialised = false;
     uint32_t singleM = 0;

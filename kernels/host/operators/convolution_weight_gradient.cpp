@@ -13,8 +13,8 @@ namespace host {
 namespace convolutions {
 namespace {
 
-// Makes the gradients of weight and bias. The library adds up all positions one after the other in float32, so it is
-// asked for the sums of some of them at a time, which are added up in pairs.
+// Makes the gradients of weight and bias. The library adds up all positions one after the other in float32, so it gets
+// some of them at a time, and their sums are added up in pairs.
 class WeightPlan final : public Plan {
 public:
     bool Create(const Convolution& c)

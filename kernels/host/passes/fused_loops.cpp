@@ -264,8 +264,8 @@ private:
     // group reads them, whole rows with the padding between; OTHER: it does something else with them.
     Access TypeOfUse(const Instruction& copy, size_t place) const
     {
-        // If a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
-        // elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
+        // If a row ends within a vector, the other elements of that vector come from memory, behind the store of the
+        // row's last elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
         constexpr uint32_t LEAST_BYTES = 256;
         const Operand& to = copy.operands[0];
         if (to.extent < LEAST_BYTES) {
@@ -375,7 +375,7 @@ std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const st
     for (uint32_t g = 0; g < groups.size(); ++g) {
         for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
             FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
-            loop.form.hasRest = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
+            loop.form.hasTail = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
             for (const MemoryAccess& access : open.accesses) {
                 loop.operands.push_back({*access.operand, access.writes});
             }

@@ -82,7 +82,8 @@ void Core::Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant
 
 void Core::BeforeCopyIn()
 {
-    // The rest of a run that was too long for one program, however short: or each tile would be cut somewhere else.
+    // What was recorded after a program that was full ends here, however short: or each tile would be cut somewhere
+    // else.
     if (wrote_ || count_ >= LONG_PROGRAM || goesOn_) {
         EndProgram(NOBODY);
         goesOn_ = false;

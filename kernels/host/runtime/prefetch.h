@@ -22,7 +22,7 @@ struct Stream {
 
 class Prefetcher {
 public:
-    // The rest of a tile that is not yet fetched.
+    // The part of a tile that is not yet fetched.
     struct Ahead {
         const char* next;
         Rows rows;      // from the current one on

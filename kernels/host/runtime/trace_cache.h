@@ -46,7 +46,7 @@ public:
     void Wrote(char* ub, const void* value, uint32_t bytes);
     void Multiplied(const Product& product);
     void Waited() { Add({Kind::WAIT, 0, 0}); }
-    // The rest depends on values.
+    // From here on the schedules depend on values, so the launch cannot be replayed.
     void Spoil() { good_ = false; }
     bool IsGood() const { return good_; }
     uint64_t Bytes() const { return bytes_; }

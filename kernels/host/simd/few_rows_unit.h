@@ -108,7 +108,7 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
         add([](const auto* p) { return Load(p); }, at);
     }
     if (at < product.k) {
-        add([rest = product.k - at](const auto* p) { return LoadPartial(p, rest); }, at);
+        add([tail = product.k - at](const auto* p) { return LoadPartial(p, tail); }, at);
     }
     float folded[SUMS];
 #pragma GCC unroll 16
@@ -205,9 +205,9 @@ void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, 
     for (; col + N * W <= product.n; col += N * W) {
         AddProducts<T, M, N, false>(product, row, col, first, depth, W);
     }
-    constexpr uint32_t REST = 4;  // what a head of 64 has
-    for (; N > REST && col + REST * W <= product.n; col += REST * W) {
-        AddProducts<T, M, REST, false>(product, row, col, first, depth, W);
+    constexpr uint32_t TAIL_VECTORS = 4;  // as many as a head of 64 has
+    for (; N > TAIL_VECTORS && col + TAIL_VECTORS * W <= product.n; col += TAIL_VECTORS * W) {
+        AddProducts<T, M, TAIL_VECTORS, false>(product, row, col, first, depth, W);
     }
     for (; col + W <= product.n; col += W) {
         AddProducts<T, M, 1, false>(product, row, col, first, depth, W);

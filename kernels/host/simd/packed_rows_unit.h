@@ -94,7 +94,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
     };
     uint32_t at = 0;
     uint32_t s = 0;
-    const auto advance = [&](uint32_t groups, uint32_t step) {  // no division: it takes as long as all the rest
+    const auto advance = [&](uint32_t groups, uint32_t step) {  // no division: it takes as long as all else
         s += groups;
         at += step;
         at -= at >= x.period ? x.period : 0;
@@ -136,14 +136,14 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         advance(SUMS_AT_ONCE, step);
     }
     if (s < count) {
-        const uint32_t rest = count - s;
+        const uint32_t tail = count - s;
         S scales[SUMS_AT_ONCE] = {};
         S offsets[SUMS_AT_ONCE] = {};
-        std::copy_n(scale + s, rest, scales);
+        std::copy_n(scale + s, tail, scales);
         if (OFFSET) {
-            std::copy_n(offset + s, rest, offsets);
+            std::copy_n(offset + s, tail, offsets);
         }
-        const __m256i sums = x.sums.Of(LastGroups{{numbers + s * STEP, STEP, at}, rest});
+        const __m256i sums = x.sums.Of(LastGroups{{numbers + s * STEP, STEP, at}, tail});
         _mm256_storeu_ps(terms + s, termsOf(sums, at, LoadEight(scales), LoadEight(offsets)));
     }
 }

@@ -50,8 +50,8 @@ HOST_INLINE void TransposePart(const Panel& panel, uint32_t line, uint32_t at, u
     for (uint32_t i = 0; i < lines; ++i) {
         const T* const from = LineOf<T>(panel, line + i) + at;
         for (uint32_t j = 0; j < length; j += W) {
-            const uint32_t rest = length - j;
-            Store(rows + i * SQUARES + j, rest < W ? LoadPartial(from + j, rest) : Load(from + j));
+            const uint32_t left = length - j;
+            Store(rows + i * SQUARES + j, left < W ? LoadPartial(from + j, left) : Load(from + j));
         }
     }
     for (uint32_t j = 0; j < SQUARES; j += SQUARE) {

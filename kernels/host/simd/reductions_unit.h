@@ -55,12 +55,12 @@ HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
     for (uint32_t i = 0; i + W <= lanes; i += W) {
         best = pick(best, Load(src + i));
     }
-    const uint32_t rest = lanes % W;
-    if (rest > 0 && lanes > W) {
+    const uint32_t tail = lanes % W;
+    if (tail > 0 && lanes > W) {
         best = pick(best, Load(src + lanes - W));  // some a second time
-    } else if (rest > 0) {
-        const VI active = LaneNumbers(std::make_integer_sequence<int32_t, W>()) < SetInt(static_cast<int32_t>(rest));
-        best = pick(best, Choose(active, LoadPartial(src, rest), best));
+    } else if (tail > 0) {
+        const VI active = LaneNumbers(std::make_integer_sequence<int32_t, W>()) < SetInt(static_cast<int32_t>(tail));
+        best = pick(best, Choose(active, LoadPartial(src, tail), best));
     }
     return best;
 }

@@ -11,7 +11,7 @@ from ms_ascend_ops.commands.llm.options import MODEL
 
 __all__ = ["convert"]
 
-_MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is a part of the file
+_MOST_CONTEXT = 2048  # of a bundle, unless --context says more: its cache is a part of the file
 
 
 @click.command()

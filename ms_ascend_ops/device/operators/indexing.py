@@ -171,7 +171,7 @@ def unique(self: Array, _sorted: bool, inverse: bool) -> tuple[Array, Array | No
 
 
 def unique_2(self: Array, _sorted: bool, inverse: bool, counted: bool) -> tuple[Array, Array, Array]:
-    """Find the unique values. What is not asked for is empty: it has no memory."""
+    """Find the unique values. A result that no flag wants is empty: it has no memory."""
     values, places, counts = np.unique(self, return_inverse=True, return_counts=True)
     return values, places.reshape(self.shape) if inverse else places[:0], counts if counted else counts[:0]
 

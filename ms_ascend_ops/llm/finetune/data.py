@@ -132,12 +132,12 @@ def _labelled(tokens: list[int], spans: Sequence[tuple[int, int | None]]) -> Exa
 def batches(examples: Sequence[Example], batch: int, seed: int) -> Iterator[list[Example]]:
     """Batches without end: all examples in another order each time around."""
     rng = np.random.default_rng(seed)
-    rest: list[int] = []
+    waiting: list[int] = []  # examples that no batch has yet
     while True:
-        while len(rest) < batch:
-            rest += rng.permutation(len(examples)).tolist()
-        yield [examples[index] for index in rest[:batch]]
-        rest = rest[batch:]
+        while len(waiting) < batch:
+            waiting += rng.permutation(len(examples)).tolist()
+        yield [examples[index] for index in waiting[:batch]]
+        waiting = waiting[batch:]
 
 
 def padded(examples: Sequence[Example]) -> tuple[Array, Array]:

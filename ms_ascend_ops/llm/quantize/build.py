@@ -172,4 +172,4 @@ def _check(source: Checkpoint, group: int) -> None:
 
 def _expected(forward: Forward, samples: Samples) -> list[Array]:
     """Logits of the network as it was."""
-    return [forward.rest(forward.embedded(tokens), 0) for tokens in samples.held_out]
+    return [forward.logits_from(forward.embedded(tokens), 0) for tokens in samples.held_out]

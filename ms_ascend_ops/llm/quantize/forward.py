@@ -90,7 +90,7 @@ class Forward:
         head: Linear = self.network.head if weight is None else FloatLinear(weight, None)
         return capped(head(self._ops, rows), self.network.config.logit_cap)
 
-    def rest(self, residual: Array, first: int, changed: Mapping[int, Layer] | None = None) -> Array:
+    def logits_from(self, residual: Array, first: int, changed: Mapping[int, Layer] | None = None) -> Array:
         """Logits of states in front of the layer `first`, with some layers in the place of the network's."""
         for index in range(first, len(self.network.layers)):
             residual = self.layer((changed or {}).get(index, self.network.layers[index]), residual)

@@ -96,7 +96,7 @@ def _with_int4(
     if unit.layer is not None:
         layer = _exchanged(editable.network.layers[unit.layer], unit.kind, changed)
         for state in states[unit.layer]:
-            yield forward.rest(state, unit.layer, {unit.layer: layer})
+            yield forward.logits_from(state, unit.layer, {unit.layer: layer})
         return
     (weight,) = (linear.weight for linear in changed.values())
     tied = editable.network.config.tied_embedding

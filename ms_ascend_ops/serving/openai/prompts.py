@@ -19,7 +19,7 @@ __all__ = ["all_texts", "prompt_lists", "requests_of", "usage_of"]
 def prompt_lists(
     version: Version, prompt: Any, most: int, name: str, echo: bool
 ) -> tuple[list[list[int]], list[str]]:  # fmt: skip
-    """The tokens of each prompt, given as texts or as tokens, one or several; and the texts, if asked for.
+    """The tokens of each prompt, given as texts or as tokens, one or several; and with `echo` the texts.
 
     Raises:
         BadRequest: they are no prompts, there are more than `most`, or one is longer than the context.
@@ -50,7 +50,7 @@ def requests_of(
     """Requests for each prompt and choice. `name` is the field that the prompts come from.
 
     Raises:
-        BadRequest: a prompt has no tokens, does not fit, or leaves less room than is asked for.
+        BadRequest: a prompt has no tokens, does not fit, or leaves room for fewer tokens than the request wants.
     """
     model = version.language_model
     context, vocabulary = model.executor.context, model.config.vocabulary
