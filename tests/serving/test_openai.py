@@ -251,11 +251,17 @@ def test_busy_and_late(narrow, held, monkeypatch):
 
 def test_late_within_a_stream(narrow, monkeypatch):
     """The status is out: the error is the last event, as OpenAI's client expects it."""
-    tell, told = Generation._text, threading.Event()
-    # Its 30 s have passed when the first words are told.
+    pieces, told = Generation.pieces, threading.Event()
+
+    async def late(self, timeout_s):
+        async for piece in pieces(self, timeout_s):
+            told.set()
+            yield piece
+
+    # Its 30 s have passed when the first words are told, which may be made before they are waited for.
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 30 * told.is_set())
     monkeypatch.setattr(language, "time", clock)
-    monkeypatch.setattr(Generation, "_text", lambda self, piece: (told.set(), tell(self, piece))[1])
+    monkeypatch.setattr(Generation, "pieces", late)
     answer = narrow.post(COMPLETIONS, LONG | {"max_tokens": 200, "stream": True})
     assert answer.status_code == 200
     assert re.search(r'data: {"error": {"message": "the answer was not complete within 30 s"', answer.text)
