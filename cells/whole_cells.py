@@ -21,7 +21,7 @@ from ms_ascend_ops.mindspore_versions import private
 
 __all__ = ["keep_whole"]
 
-# Which layers of MindSpore ours stand for; MindSpore's others compute in the dtype of their input at O1.
+# These layers of MindSpore have one of ours in their place; its others compute in the dtype of their input at O1.
 _STAND_FOR = {
     "Dense": nn.Dense,
     "SparseDense": nn.Dense,

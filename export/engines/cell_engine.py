@@ -32,7 +32,7 @@ from ms_ascend_ops.mindspore_versions import has_fault
 
 __all__ = [
     "TOLERANCES", "Analysis", "Swap", "Target", "absent", "analyse", "conditions_of", "drawn", "error_of",
-    "of_one_sub_cell", "outside_training", "smaller",
+    "normalizes_batches", "of_one_sub_cell", "outside_training", "smaller",
 ]  # fmt: skip
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -225,7 +225,7 @@ def _version(
     """Return what the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
         values = drawn(inputs, dtype or target.stored, target.stored)
-        trained = (lambda cell: not _normalizes_batches(cell)) if training and target.evaluation else training
+        trained = (lambda cell: not normalizes_batches(cell)) if training and target.evaluation else training
         seen = target.trace(target.cell, values, training=trained, dtype=dtype)
     else:
         seen = target.stock(inputs)
@@ -243,7 +243,8 @@ def _version(
     return _Version(statements, own, left, seen)
 
 
-def _normalizes_batches(cell: nn.Cell) -> bool:
+def normalizes_batches(cell: nn.Cell) -> bool:
+    """Tell whether a cell takes statistics of a batch in training, and given ones otherwise."""
     return "BatchNorm" in type(cell).__name__
 
 

@@ -14,7 +14,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.export.engines import function_engine, rewrite_engine
-from ms_ascend_ops.export.engines.cell_engine import Analysis, Target, absent, analyse
+from ms_ascend_ops.export.engines.cell_engine import Analysis, Target, absent, analyse, normalizes_batches
 from ms_ascend_ops.export.engines.equivalence import equivalence_key, form_of, unsupported_reason
 from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
@@ -317,7 +317,7 @@ class _Walk:
             flat = self._flat(target.cell, absent(target, calls[0]))
             engine = "rewrite"
             changed = flat if isinstance(flat, str) else rewrite_engine.rewrite(target, flat, calls)
-            # Where the second engine cannot even look, its reason stands besides that of the first.
+            # If the second engine cannot even look, the report gives its reason besides that of the first.
             analysis = (
                 Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
                 if isinstance(changed, str)
@@ -328,7 +328,7 @@ class _Walk:
 
     def _in_evaluation(self, target: Target, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
         """Return what the engines find where the cell is not trained: its statements go around those of training."""
-        if not any("BatchNorm" in type(cell).__name__ for _, cell in target.cell.cells_and_names()):
+        if not any(normalizes_batches(cell) for _, cell in target.cell.cells_and_names()):
             return []
         outside = replace(target, patterns=self.patterns, evaluation=True, watched={})
         found = [(engine, analysis) for calls in kinds for engine, analysis in self._asked(outside, calls)]

@@ -32,13 +32,13 @@ public:
         bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
     }
 
-    // The first of the tile's channels, and how many it has.
+    // Loads the values of a tile. `channel` is the first of its channels, `channels` their number.
     __aicore__ inline void BeginTile(uint64_t channel, uint32_t channels)
     {
         bias_.BeginTile(queue_, channel, channels);
     }
 
-    // Of a chunk of the tile; with channels first its first channel.
+    // Adds them to a chunk of the tile, which with channels first begins with `channel`.
     __aicore__ inline void Apply(const AscendC::LocalTensor<float>& z, uint64_t channel, const RowBlock& block)
     {
         bias_.Add(queue_, z, channel, block);

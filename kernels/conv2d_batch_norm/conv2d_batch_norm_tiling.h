@@ -16,9 +16,10 @@ struct Conv2dBatchNormTilingData {
     float epsilon;
 };
 
-// Vectors of a channel: gamma, beta, mean, variance and bias.
+// There are five vectors of channels: gamma, beta, mean, variance and bias.
 constexpr uint32_t CHANNEL_NORM_VECTORS = 5;
-// As they are loaded, and as floats; with channels first a factor and an offset 8 times each.
+// The Unified Buffer holds the vectors twice, as they are loaded and as floats. With channels first it also holds the
+// factor and the offset of a channel 8 times each (Brcb).
 constexpr convolution::ChannelBytes CHANNEL_NORM_BYTES{2 * BLOCK_BYTES + 2 * CHANNEL_NORM_VECTORS * sizeof(float),
                                                        2 * CHANNEL_NORM_VECTORS * sizeof(float)};
 

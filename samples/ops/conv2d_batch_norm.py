@@ -44,44 +44,18 @@ def inputs(draw, samples, channels, outs, size, kernel, stride, groups):
 
 
 def ours(
-    x,
-    weight,
-    gamma,
-    beta,
-    mean,
-    variance,
-    bias,
-    pad_top,
-    pad_bottom,
-    pad_left,
-    pad_right,
-    stride_h,
-    stride_w,
-    groups,
+    x, weight, gamma, beta, mean, variance, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups,
     activation="none",
-):
+):  # fmt: skip
     pads = (pad_top, pad_bottom, pad_left, pad_right)
     vectors = (gamma, beta, mean, variance, bias)
     return fused.conv2d_batch_norm(x, weight, *vectors, (stride_h, stride_w), pads, 1, groups, activation=activation)
 
 
 def stock(
-    x,
-    weight,
-    gamma,
-    beta,
-    mean,
-    variance,
-    bias,
-    pad_top,
-    pad_bottom,
-    pad_left,
-    pad_right,
-    stride_h,
-    stride_w,
-    groups,
+    x, weight, gamma, beta, mean, variance, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w, groups,
     activation="none",
-):
+):  # fmt: skip
     pads = (pad_top, pad_left)  # as much on the other sides
     z = ops.conv2d(x, weight, bias, (stride_h, stride_w), "pad", pads, 1, groups)
     y = ops.batch_norm(z, mean, variance, gamma, beta)
@@ -89,23 +63,9 @@ def stock(
 
 
 def pytorch(
-    torch,
-    x,
-    weight,
-    gamma,
-    beta,
-    mean,
-    variance,
-    bias,
-    pad_top,
-    pad_bottom,
-    pad_left,
-    pad_right,
-    stride_h,
-    stride_w,
-    groups,
-    activation="none",
-):
+    torch, x, weight, gamma, beta, mean, variance, bias, pad_top, pad_bottom, pad_left, pad_right, stride_h, stride_w,
+    groups, activation="none",
+):  # fmt: skip
     f = torch.nn.functional
     z = f.conv2d(x, weight, bias, (stride_h, stride_w), (pad_top, pad_left), 1, groups)
     y = f.batch_norm(z, mean, variance, gamma, beta)

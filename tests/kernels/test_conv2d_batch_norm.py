@@ -80,6 +80,7 @@ def test_without_a_norm_it_is_conv2d(chip):
         y, _ = run([x, weight, ones, zeros, zeros, 0.75 * ones, bias], ("float32", "float32"), attributes)
         plain = {**reference.convolution_attributes(attributes), "activation": "silu"}
         (alone,), _ = launch("conv2d", [x, weight, bias], ["float32"] * 3, **plain)
+    # The bias is added behind the sum here, and oneDNN's begins with it: sums of 45 products in another order.
     np.testing.assert_allclose(y, alone, rtol=2e-6, atol=1e-6)
 
 

@@ -91,4 +91,5 @@ def test_as_the_layers_of_mindspore():
     vectors = (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance, convolution.bias)
     y = ops.conv2d_batch_norm(x, convolution.weight, *vectors, 2, 1, epsilon=norm.eps, activation="hard_swish")
     stock = ms.ops.hardswish(norm(convolution(x)))
+    # Sums of 36 products in another order, less the bias and mean, which are as large.
     np.testing.assert_allclose(y.asnumpy(), stock.asnumpy(), rtol=1e-5, atol=1e-5)

@@ -1,6 +1,6 @@
 /*!
- * What is done to the float sums of a convolution before they are rounded, where a primitive cannot do it: shift and
- * residual are added, in the order of the kernel; channels are normalized.
+ * Finishes the float sums of a convolution before they are rounded, where a primitive cannot do that: normalizes
+ * channels, adds shift and residual in the order of the kernel.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_FINISH_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_FINISH_H

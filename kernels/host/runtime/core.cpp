@@ -82,8 +82,8 @@ void Core::Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant
 
 void Core::BeforeCopyIn()
 {
-    // What was recorded after a program that was full ends here, however short: or each tile would be cut somewhere
-    // else.
+    // A program that follows a full one ends here, however short it is: otherwise each tile would be cut at another
+    // place.
     if (wrote_ || count_ >= LONG_PROGRAM || goesOn_) {
         EndProgram(NOBODY);
         goesOn_ = false;
