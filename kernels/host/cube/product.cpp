@@ -97,7 +97,10 @@ bool HasFewRows(const Product& product)
 void MultiplyFewRows(const Product& product)
 {
     const bool rounded = product.resultType != ElementType::FLOAT;
-    Matrix a = product.type == ElementType::FLOAT
+    const VectorUnit& unit = *g_vectorUnit;
+    const bool pairs =
+        product.type == ElementType::BFLOAT16 && !product.a.transposed && unit.multiplyBFloat16Rows != nullptr;
+    Matrix a = product.type == ElementType::FLOAT || pairs
                    ? product.a
                    : Floats<0>(product.a, product.type, product.m * product.groups, product.k);
     if (a.transposed) {
@@ -112,10 +115,9 @@ void MultiplyFewRows(const Product& product)
     const Matrix c =
         rounded ? Matrix{reinterpret_cast<char*>(Scratch<2>(uint64_t{product.m} * product.n)), product.n} : product.c;
     auto* const sums = reinterpret_cast<float*>(c.data);
-    g_vectorUnit->multiplyFewRows[static_cast<uint32_t>(product.type)](
-        {product.m, product.n, product.k, product.b.transposed, product.accumulate,
-         reinterpret_cast<const float*>(a.data), product.b.data, sums, a.stride, product.b.stride, c.stride,
-         product.groups});
+    const auto multiply = pairs ? unit.multiplyBFloat16Rows : unit.multiplyFewRows[static_cast<uint32_t>(product.type)];
+    multiply({product.m, product.n, product.k, product.b.transposed, product.accumulate, a.data, product.b.data, sums,
+              a.stride, product.b.stride, c.stride, product.groups});
     for (uint32_t row = 0; row < product.m && product.bias != nullptr; ++row) {
         for (uint32_t col = 0; col < product.n; ++col) {
             sums[row * c.stride + col] += product.bias[col];

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
+#include "simd/few_rows_terms.h"
 #include "simd/folding.h"
-#include "simd/simd.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
@@ -42,6 +42,7 @@ constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4
                                                          : 3;
 
 constexpr uint32_t CACHE_LINE = 64;
+constexpr int L2_CACHE = 2;  // as __builtin_prefetch counts
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
 // ones it does.
 // Rows of 128 floats of 8 heads are 4 KiB apart: eight of them fill the ways of their sets in the L1 cache. The more
@@ -74,6 +75,12 @@ HOST_INLINE VF InRegister(VF v)
     return v;
 }
 
+template <class TERMS>
+HOST_INLINE const typename TERMS::A* RowOfA(const FewRowsProduct& product, uint32_t row)
+{
+    return reinterpret_cast<const typename TERMS::A*>(product.a) + row * product.aStride;
+}
+
 template <typename T>
 HOST_INLINE const T* RowOf(const FewRowsProduct& product, uint32_t row)
 {
@@ -81,17 +88,17 @@ HOST_INLINE const T* RowOf(const FewRowsProduct& product, uint32_t row)
 }
 
 // M rows of a with J rows of b, which are columns of c.
-template <typename T, uint32_t M, uint32_t J>
+template <class TERMS, uint32_t M, uint32_t J>
 HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, uint32_t col)
 {
     constexpr uint32_t SUMS = (M * J + W - 1) / W * W;
     VF sums[SUMS] = {};
-    const float* const a = product.a + row * product.aStride;
+    const auto* const a = RowOfA<TERMS>(product, row);
     const auto add = [&](const auto& load, uint32_t at) {
         VF b[J];
 #pragma GCC unroll 16
         for (uint32_t j = 0; j < J; ++j) {
-            const VF line = load(RowOf<T>(product, col + j) + at);
+            const VF line = load(RowOf<typename TERMS::B>(product, col + j) + at);
             b[j] = M > 1 ? InRegister(line) : line;  // one row multiplies each vector once
         }
 #pragma GCC unroll 16
@@ -99,16 +106,16 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
             const VF value = InRegister(load(a + i * product.aStride + at));
 #pragma GCC unroll 16
             for (uint32_t j = 0; j < J; ++j) {
-                sums[i * J + j] = Fma(value, b[j], sums[i * J + j]);
+                sums[i * J + j] = TERMS::MultiplyAdd(value, b[j], sums[i * J + j]);
             }
         }
     };
     uint32_t at = 0;
-    for (; at + W <= product.k; at += W) {
-        add([](const auto* p) { return Load(p); }, at);
+    for (; at + TERMS::COUNT <= product.k; at += TERMS::COUNT) {
+        add([](const auto* p) { return TERMS::LoadTerms(p); }, at);
     }
     if (at < product.k) {
-        add([tail = product.k - at](const auto* p) { return LoadPartial(p, tail); }, at);
+        add([tail = product.k - at](const auto* p) { return TERMS::LoadTerms(p, tail); }, at);
     }
     float folded[SUMS];
 #pragma GCC unroll 16
@@ -123,17 +130,13 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
     }
 }
 
-// Adds `depth` products to N vectors of M rows of c, or to nothing; of the last vector there are `lanes`.
-template <typename T, uint32_t M, uint32_t N, bool PART>
+// Adds `depth` products to N vectors of M rows of c, or to nothing; with PART there are `columns` of them.
+template <class TERMS, uint32_t M, uint32_t N, bool PART>
 HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t first, uint32_t depth,
-                             [[maybe_unused]] uint32_t lanes)
+                             [[maybe_unused]] uint32_t columns)
 {
-    const auto load = [&](const auto* p) {
-        if constexpr (PART) {
-            return LoadPartial(p, lanes);
-        } else {
-            return Load(p);
-        }
+    const auto lanes = [&](uint32_t vector) {
+        return std::min<uint32_t>(W, columns - std::min<uint32_t>(columns, vector * W));
     };
     const bool begins = first == 0 && !product.accumulate;
     float* const c = product.c + row * product.cStride + col;
@@ -143,97 +146,132 @@ HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32
         for (uint32_t i = 0; i < M; ++i) {
 #pragma GCC unroll 16
             for (uint32_t j = 0; j < N; ++j) {
-                sums[i][j] = load(c + i * product.cStride + j * W);
+                const float* const from = c + i * product.cStride + j * W;
+                sums[i][j] = PART ? LoadPartial(from, lanes(j)) : Load(from);
+            }
+#pragma GCC unroll 16
+            for (uint32_t j = 0; j < N; j += TERMS::VECTORS) {
+                TERMS::ToOrderOfTerms(sums[i] + j);
             }
         }
     }
     const int64_t aStride = product.aStride;
     const int64_t bStride = product.bStride;
-    const float* a = product.a + row * aStride + first;
-    const T* line = RowOf<T>(product, first) + col;
-    for (const float* const end = a + depth; a != end; ++a, line += bStride) {
+    const auto* a = RowOfA<TERMS>(product, row) + first;
+    const auto* line = RowOf<typename TERMS::B>(product, first) + col;
+    const auto load = [&](const auto* p) {
+        if constexpr (PART) {
+            return TERMS::LoadTerms(p, columns);
+        } else {
+            return TERMS::LoadTerms(p);
+        }
+    };
+    const auto add = [&](uint32_t rows) {
+        if constexpr (N * W * sizeof(*line) <= CACHE_LINE) {  // the CPU does not foresee which rows are next
+            for (uint32_t i = 0; i < rows; ++i) {
+                __builtin_prefetch(line + (depth + i) * bStride, 0, L2_CACHE);
+            }
+        }
         VF b[N];
 #pragma GCC unroll 16
+        for (uint32_t j = 0; j < N; j += TERMS::VECTORS) {
+            TERMS::LoadRows(line + j * W, bStride, rows, load, b + j);
+        }
+#pragma GCC unroll 16
         for (uint32_t j = 0; j < N; ++j) {
-            b[j] = InRegister(load(line + j * W));
+            b[j] = InRegister(b[j]);
         }
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < M; ++i) {
-            const VF value = Set(a[i * aStride]);
+            const VF value = TERMS::Spread(a + i * aStride, rows);
 #pragma GCC unroll 16
             for (uint32_t j = 0; j < N; ++j) {
-                sums[i][j] = Fma(value, b[j], sums[i][j]);
+                sums[i][j] = TERMS::MultiplyAdd(value, b[j], sums[i][j]);
             }
         }
+    };
+    const auto* const end = a + depth / TERMS::ROWS * TERMS::ROWS;
+    for (; a != end; a += TERMS::ROWS, line += TERMS::ROWS * bStride) {
+        add(TERMS::ROWS);
+    }
+    if (depth % TERMS::ROWS != 0) {
+        add(depth % TERMS::ROWS);
     }
 #pragma GCC unroll 16
     for (uint32_t i = 0; i < M; ++i) {
 #pragma GCC unroll 16
+        for (uint32_t j = 0; j < N; j += TERMS::VECTORS) {
+            TERMS::ToOrderOfColumns(sums[i] + j);
+        }
+#pragma GCC unroll 16
         for (uint32_t j = 0; j < N; ++j) {
+            float* const to = c + i * product.cStride + j * W;
             if constexpr (PART) {
-                StorePartial(c + i * product.cStride + j * W, sums[i][j], lanes);
+                StorePartial(to, sums[i][j], lanes(j));
             } else {
-                Store(c + i * product.cStride + j * W, sums[i][j]);
+                Store(to, sums[i][j]);
             }
         }
     }
 }
 
 // `columns` rows of b from `col` on.
-template <typename T, uint32_t M>
+template <class TERMS, uint32_t M>
 void MultiplyTransposed(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t columns)
 {
     constexpr uint32_t J = FEW_ROWS_COLUMNS<M>;
     uint32_t j = 0;
     for (; j + J <= columns; j += J) {
-        MultiplyColumns<T, M, J>(product, row, col + j);
+        MultiplyColumns<TERMS, M, J>(product, row, col + j);
     }
     for (; j + 2 <= columns; j += 2) {
-        MultiplyColumns<T, M, 2>(product, row, col + j);
+        MultiplyColumns<TERMS, M, 2>(product, row, col + j);
     }
     for (; j < columns; ++j) {
-        MultiplyColumns<T, M, 1>(product, row, col + j);
+        MultiplyColumns<TERMS, M, 1>(product, row, col + j);
     }
 }
 
 // `depth` rows of b from `first` on.
-template <typename T, uint32_t M>
+template <class TERMS, uint32_t M>
 void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, uint32_t depth)
 {
     constexpr uint32_t N = FEW_ROWS_WIDTH<M>;
     uint32_t col = 0;
     for (; col + N * W <= product.n; col += N * W) {
-        AddProducts<T, M, N, false>(product, row, col, first, depth, W);
+        AddProducts<TERMS, M, N, false>(product, row, col, first, depth, N * W);
     }
     constexpr uint32_t TAIL_VECTORS = 4;  // as many as a head of 64 has
     for (; N > TAIL_VECTORS && col + TAIL_VECTORS * W <= product.n; col += TAIL_VECTORS * W) {
-        AddProducts<T, M, TAIL_VECTORS, false>(product, row, col, first, depth, W);
+        AddProducts<TERMS, M, TAIL_VECTORS, false>(product, row, col, first, depth, TAIL_VECTORS * W);
     }
-    for (; col + W <= product.n; col += W) {
-        AddProducts<T, M, 1, false>(product, row, col, first, depth, W);
+    constexpr uint32_t LEAST = TERMS::VECTORS;
+    for (; col + LEAST * W <= product.n; col += LEAST * W) {
+        AddProducts<TERMS, M, LEAST, false>(product, row, col, first, depth, LEAST * W);
     }
     if (col < product.n) {
-        AddProducts<T, M, 1, true>(product, row, col, first, depth, product.n - col);
+        AddProducts<TERMS, M, LEAST, true>(product, row, col, first, depth, product.n - col);
     }
 }
 
 // `rows` rows of a, by the function for as many.
-template <typename T, uint32_t M = MOST_FEW_ROWS>
+template <class TERMS, uint32_t M = MOST_FEW_ROWS>
 void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t rows, uint32_t line, uint32_t lines)
 {
     if constexpr (M > 1) {
         if (rows < M) {
-            MultiplyLines<T, M - 1>(product, row, rows, line, lines);
+            MultiplyLines<TERMS, M - 1>(product, row, rows, line, lines);
             return;
         }
     }
-    product.transposed ? MultiplyTransposed<T, M>(product, row, line, lines)
-                       : MultiplyPlain<T, M>(product, row, line, lines);
+    product.transposed ? MultiplyTransposed<TERMS, M>(product, row, line, lines)
+                       : MultiplyPlain<TERMS, M>(product, row, line, lines);
 }
 
-template <typename T>
+template <class TERMS>
 void MultiplyFewRows(const FewRowsProduct& product)
 {
+    using T = typename TERMS::B;
     const uint32_t lines = product.transposed ? product.n : product.k;
     const uint32_t width = product.transposed ? product.k : product.n;
     const uint64_t lineBytes = uint64_t{width} * sizeof(T);
@@ -254,9 +292,9 @@ void MultiplyFewRows(const FewRowsProduct& product)
             }
             // All rows of a, while these of b are in the cache.
             for (uint32_t row = 0; row < product.m; row += rows) {
-                MultiplyLines<T>(group, row, std::min(rows, product.m - row), line, count);
+                MultiplyLines<TERMS>(group, row, std::min(rows, product.m - row), line, count);
             }
-            group.a += product.m * product.aStride;
+            group.a += product.m * product.aStride * sizeof(typename TERMS::A);
             group.b += lineBytes;
             group.c += product.m * product.cStride;
         }

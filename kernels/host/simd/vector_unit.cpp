@@ -190,9 +190,12 @@ const VectorUnit& Table(const char* name)
         add(Opcode::TRANSPOSE, BitsOf(4), RunTranspose32);
         add(Opcode::COPY, ElementType::FLOAT, RunCopy);
         add(Opcode::COPY_ADD, ElementType::FLOAT, RunCopyAdd);
-        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<float>;
-        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
-        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<FloatTerms<float>>;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<FloatTerms<half>>;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<FloatTerms<bfloat16_t>>;
+#if defined(HOST_MULTIPLIES_BFLOAT16)
+        unit.multiplyBFloat16Rows = unit.convertsBFloat16 ? MultiplyFewRows<BFloat16Terms> : nullptr;
+#endif
         unit.multiplyIntegers = MultiplyIntegers;
         unit.roundRows = RoundRows;
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)

@@ -17,7 +17,7 @@ struct FewRowsProduct {
     uint32_t k;
     bool transposed;  // b: n rows of k elements, or k of n
     bool accumulate;  // adds to c
-    const float* a;   // m rows of k
+    const char* a;    // m rows of k floats, or bfloat16
     const char* b;
     float* c;
     int64_t aStride;  // elements from a row to the next, as it lies in memory
@@ -170,7 +170,8 @@ struct VectorUnit {
                : layout < 2                     ? casts[from][static_cast<uint32_t>(operation.to)][layout]
                                                 : nullptr;
     }
-    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);  // by the type of b
+    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);  // a of floats, by the type of b
+    void (*multiplyBFloat16Rows)(const FewRowsProduct& product);    // both of bfloat16; or null
     void (*multiplyIntegers)(const IntegerProduct& product);
     // Rounds rows [begin, end) of x, and makes such columns of y, by the type of scale and offset.
     void (*roundRows)(const RoundedRows& rounded, const float* x, uint32_t begin, uint32_t end);
