@@ -151,12 +151,12 @@ class MindIRGraph:
             tensor.data_type, tensor.name, tensor.raw_data = TensorProto.FLOAT, name, np.float32(value).tobytes()
         return made
 
-    def _vector(self, value: float, size: int) -> NodeProto:
-        """A constant vector of one number."""
+    def _filled(self, value: float, shape: tuple[int, ...]) -> NodeProto:
+        """A constant tensor of one number."""
         made = self.constant(float(value))
         tensor = made.attribute[0].tensors[0]
-        tensor.dims.append(size)
-        tensor.raw_data = np.full(size, value, np.float32).tobytes()
+        tensor.dims.extend(shape)
+        tensor.raw_data = np.full(shape, value, np.float32).tobytes()
         return made
 
     def numbers(self, values: Iterable[int]) -> NodeProto:
@@ -253,7 +253,7 @@ class MindIRGraph:
             inputs[place], nodes = self._mask(found.inputs[place], mask, like)
             made += nodes
         for filler in fused.filled:
-            made.append(self._vector(filler, (fused.inputs[0].shape or (1,))[-1]))
+            made.append(self._filled(filler, (fused.inputs[0].shape or (1,))[-fused.filled_axes :]))
             inputs.append(made[-1].name)
         made += self.operator(fused.op, fused.attributes, inputs, described, found.outputs, like, number)
         return [*made, *self._lowered(made[-1])] if fused.lifted else made

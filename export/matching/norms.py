@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any as Object
 
@@ -138,8 +139,10 @@ def why_no_rms_norm(m: Match) -> Skip | None:
 def _standardized(x: Pattern) -> Pattern:
     """(x - mean(x)) * rsqrt(variance(x) + epsilon)."""
     centred = Op("sub", x, Op("mean", x, name="mean", keep_dims=True))
+    squares = Op("square", centred)
     variance = OneOf(
-        Op("mean", Op("square", centred), name="mean2", keep_dims=True),
+        Op("mean", squares, name="mean2", keep_dims=True),
+        Op("mul", Op("sum", squares, name="mean2", keep_dims=True), Number("share")),
         Op("variance", x, name="mean2", keep_dims=True, correction=0),
     )
     return Op("mul", centred, Op("rsqrt", Op("add", variance, Number("epsilon"))))
@@ -163,17 +166,40 @@ def plain_layer_norm(x: Pattern) -> Pattern:
 def build_plain_layer_norm(m: Match) -> Fused | Skip | None:
     """`layer_norm` with ones and zeros."""
     x = m["x"]
-    if m["mean"].attributes["axis"] != -1 or m["mean2"].attributes["axis"] != -1:
+    axes = _normalized_axes(m, x.shape)
+    # Of a whole tensor, which is one row, a scale and a shift would be as large as the tensor.
+    if not axes or axes != set(range(-len(axes), 0)) or (x.shape and len(axes) > 1 and len(axes) == len(x.shape)):
         return None
-    return _plain(x, m, {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)
+    return _plain(m, len(axes), {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)
 
 
-def _plain(x: Expr, m: Match, arguments: dict[str, Object], activation: str, exact: bool) -> Fused | Skip | None:
-    if not x.shape or x.shape[-1] <= 0:
+def _normalized_axes(m: Match, shape: tuple[int, ...] | None) -> set[int]:
+    """Return the axes that the formula normalizes over, from the end; none if it normalizes otherwise."""
+    found = []
+    for mean in (m["mean"], m["mean2"]):
+        axis = mean.attributes["axis"]
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        if not all(isinstance(a, int) and (a < 0 or shape) for a in axes):
+            return set()
+        found.append({a if a < 0 else a - len(shape or ()) for a in axes})
+    if found[0] != found[1]:
+        return set()
+    if "share" in m:  # of a sum, in place of a mean
+        sizes = [shape[a] for a in found[0]] if shape else [-1]
+        if min(sizes) < 1 or abs(m.number("share") * math.prod(sizes) - 1) > 1e-6:
+            return set()
+    return found[0]
+
+
+def _plain(m: Match, axes: int, arguments: dict[str, Object], activation: str, exact: bool) -> Fused | Skip | None:
+    x = m["x"]
+    if not x.shape or min(x.shape[-axes:]) <= 0:
         return Skip("the size of its last axis is not known")
     note = f"eps {arguments['epsilon']:g}, no scale and shift"
     attributes = {**arguments, "activation": activation}
-    return Fused("layer_norm", (x,), {0: m.root}, attributes, exact, note, filled=(1.0, 0.0))
+    keywords = attributes | ({"axes": axes} if axes > 1 else {})
+    filled = {"filled": (1.0, 0.0), "filled_axes": axes}
+    return Fused("layer_norm", (x,), {0: m.root}, attributes, exact, note, keywords, **filled)
 
 
 def _is_filled(expr: Expr, value: float) -> bool:
@@ -197,7 +223,7 @@ def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
         return {"epsilon": typed(attributes["epsilon"])}
     if any(e.shape is not None and len(e.shape) != 1 for e in (gamma, beta)):
         return None
-    if m["mean"].attributes["axis"] != -1 or m["mean2"].attributes["axis"] != -1:
+    if _normalized_axes(m, m["x"].shape) != {-1}:
         return Skip("it normalizes over another axis than the last one")
     return {"epsilon": m.number("epsilon")}
 
@@ -218,7 +244,7 @@ def build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
             return None
         exact = "primitive" in m or ("up" in m and "out" in m)
         if _is_filled(m["gamma"], 1.0) and _is_filled(m["beta"], 0.0) and _axes_of(m) == 1:
-            return _plain(m["x"], m, arguments, activation, exact)
+            return _plain(m, 1, arguments, activation, exact)
         note = f"eps {arguments['epsilon']:g}"
         inputs = m["x"], m["gamma"], m["beta"]
         return Fused("layer_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)
@@ -265,11 +291,8 @@ def group_arguments(m: Match) -> dict[str, Object] | Skip | None:
     per_channel = (x[1], *[1] * (len(x) - 2))
     if any((m[name].shape or ())[-len(per_channel) :] != per_channel for name in ("scale", "shift")):
         return None
-    for mean in (m["mean"], m["mean2"]):
-        axis = mean.attributes["axis"]
-        axes = axis if isinstance(axis, tuple) else (axis,)
-        if {a % len(grouped) for a in axes if isinstance(a, int)} != set(range(2, len(grouped))):
-            return Skip("it normalizes over other axes than those of a group")
+    if _normalized_axes(m, grouped) != set(range(2 - len(grouped), 0)):
+        return Skip("it normalizes over other axes than those of a group")
     return {"num_groups": grouped[1], "epsilon": m.number("epsilon")}
 
 

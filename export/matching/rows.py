@@ -59,7 +59,10 @@ class Fused:
     masks: dict[int, Mask] = field(default_factory=dict)  # inputs that are made into a mask
     dropout: bool = False  # in training there may be a dropout inside, which the operator has not
     cast: tuple[int, ...] = ()  # inputs that mixed precision casts to the dtype of the first one, as MindSpore's own do
-    filled: tuple[float, ...] = ()  # for the last inputs a number each, which vectors as long as the last axis hold
+    filled: tuple[
+        float, ...
+    ] = ()  # for the last inputs a number each, which tensors of the last axes of the first hold
+    filled_axes: int = 1  # how many they have
     lifted: bool = False  # all but masks get an axis of one element in front, and the one result loses it
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
@@ -70,7 +73,7 @@ class Fused:
             shapes[place] = (1, *shapes[place])
         for place, mask in self.masks.items():
             shapes[place], dtypes[place] = mask.shape(shapes[place]), mask.dtype(dtypes[place])
-        shapes += [shapes[0][-1:] for _ in self.filled]
+        shapes += [shapes[0][-self.filled_axes :] for _ in self.filled]
         dtypes += ["float32" for _ in self.filled]
         return shapes, dtypes
 

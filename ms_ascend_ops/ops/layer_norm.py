@@ -28,10 +28,12 @@ def _call(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, activation: st
     return _select(x, gamma, beta, epsilon, activation)(x, gamma, beta)  # type: ignore[no-any-return]
 
 
-def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tuple[Tensor, Tensor]:
-    """gamma and beta, ones and zeros in place of None; without both, of the size of the last axis of x."""
+def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: int = 1) -> tuple[Tensor, Tensor]:
+    """gamma and beta, ones and zeros in place of None; without both, of the sizes of the last axes of x."""
     if gamma is None and beta is None and isinstance(x, Tensor) and len(x.shape) > 0:
-        gamma = ops.ones(x.shape[-1:], ms.float32)
+        if isinstance(axes, bool) or not isinstance(axes, int) or not 0 < axes <= len(x.shape):
+            raise ValueError(f"axes must be a number of axes that x has, from 1 to {len(x.shape)}, not {axes}")
+        gamma = ops.ones(x.shape[-axes:], ms.float32)
     if gamma is None and beta is not None:
         gamma = ones_like(beta)
     if beta is None and gamma is not None:
@@ -45,6 +47,7 @@ def layer_norm(
     beta: Tensor | None = None,
     epsilon: float = 1e-5,
     activation: str = "none",
+    axes: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Normalize over trailing axes to a mean of 0 and a variance of 1, scale and shift, and activate.
 
@@ -58,10 +61,11 @@ def layer_norm(
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (*b, *d).
         gamma: Tensor[dtype of x | float32], shape (*d,): the trailing axes to normalize over, at least one. None: ones.
-        beta: Tensor[dtype of gamma], shape of gamma. None: zeros. With neither gamma nor beta, the last axis is
-            normalized over.
+        beta: Tensor[dtype of gamma], shape of gamma. None: zeros. With neither gamma nor beta, the last
+            `axes` axes are normalized over.
         epsilon: added to the variance, inside the root; > 0.
         activation: "none", or "relu" for max(z, 0).
+        axes: how many trailing axes are normalized over, where neither gamma nor beta tells.
 
     Returns:
         y: Tensor[dtype of x], shape of x.
@@ -70,8 +74,8 @@ def layer_norm(
 
     Raises:
         TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
-        ValueError: the shapes of gamma and beta are not the trailing axes of x, or have a 0; epsilon or
-            activation is not allowed.
+        ValueError: the shapes of gamma and beta are not the trailing axes of x, or have a 0; epsilon,
+            activation or axes is not allowed.
 
     Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
@@ -82,5 +86,5 @@ def layer_norm(
 
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's LayerNorm.
     """
-    gamma, beta = scale_and_shift(x, gamma, beta)
+    gamma, beta = scale_and_shift(x, gamma, beta, axes)
     return _call(x, gamma, beta, epsilon, activation)

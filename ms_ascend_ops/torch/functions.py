@@ -48,10 +48,12 @@ _qkv_rotary_embedding = _function("qkv_rotary_embedding")
 _rotary_embedding = _function("rotary_embedding")
 
 
-def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tuple[Tensor, Tensor]:
-    """gamma and beta, ones and zeros in place of None; without both, of the size of the last axis of x."""
+def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: int = 1) -> tuple[Tensor, Tensor]:
+    """gamma and beta, ones and zeros in place of None; without both, of the sizes of the last axes of x."""
     if gamma is None:
-        gamma = x.new_ones(x.shape[-1:]) if beta is None else torch.ones_like(beta)
+        if beta is None and not 0 < axes <= x.ndim:
+            raise ValueError(f"axes must be a number of axes that x has, from 1 to {x.ndim}, not {axes}")
+        gamma = x.new_ones(x.shape[-axes:]) if beta is None else torch.ones_like(beta)
     return gamma, torch.zeros_like(gamma) if beta is None else beta
 
 
@@ -61,12 +63,13 @@ def layer_norm(
     beta: Tensor | None = None,
     epsilon: float = 1e-5,
     activation: str = "none",
+    axes: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Layer normalization over trailing axes, with or without ReLU.
 
     See `ms_ascend_ops.ops.layer_norm`, which takes and returns the same.
     """
-    return _layer_norm(x, *_scale_and_shift(x, gamma, beta), epsilon, activation)  # type: ignore[no-any-return]
+    return _layer_norm(x, *_scale_and_shift(x, gamma, beta, axes), epsilon, activation)  # type: ignore[no-any-return]
 
 
 def add_layer_norm(

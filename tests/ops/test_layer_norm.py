@@ -41,6 +41,20 @@ def test_several_axes():
         assert_accurate(numpy(gradient), value, "float32", terms)
 
 
+def test_several_axes_without_gamma():
+    x = tensor(draw(np.random.default_rng(2), (3, 4, 65)), "float32")
+    outputs = ops.layer_norm(x, axes=2)
+    assert [output.shape for output in outputs] == [(3, 4, 65), (3, 1, 1), (3, 1, 1)]
+    exact = numpy(x), np.ones((4, 65)), np.zeros((4, 65))
+    assert_accurate(numpy(outputs[0]), reference.forward(*exact)[0], "float32", reference.forward_terms(*exact))
+
+
+@pytest.mark.parametrize("axes", [0, -1, 4, True, 1.0])
+def test_axes_that_x_does_not_have(axes):
+    with pytest.raises(ValueError, match=f"axes must be a number of axes that x has, from 1 to 3, not {axes}"):
+        ops.layer_norm(tensor(np.ones((3, 4, 5)), "float32"), axes=axes)
+
+
 @pytest.mark.parametrize(
     ("x_shape", "gamma_shape"), [((None, None, 8), (8,)), (None, (8,)), ((None, None, 8), None)], ids=str
 )

@@ -395,3 +395,10 @@ def test_inductor_compiles_around_an_operator():
         warnings.simplefilter("ignore")  # of inductor's own
         found = torch.compile(call, fullgraph=True)(x, gamma)
     assert torch.equal(found, call(x, gamma))
+
+
+def test_layer_norm_over_several_axes():
+    x = random(3, 4, 65)
+    torch.testing.assert_close(fused.layer_norm(x, axes=2)[0], torch.nn.functional.layer_norm(x, (4, 65)))
+    with pytest.raises(ValueError, match="axes must be a number of axes that x has, from 1 to 3, not 4"):
+        fused.layer_norm(x, axes=4)
