@@ -9,8 +9,11 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
+from ms_ascend_ops.library import native
+
 __all__ = [
     "PADDINGS",
+    "answered_gradient_of_x",
     "gradient_of_x",
     "inputs_first",
     "named_padding",
@@ -75,6 +78,17 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
         return tuple(found)
 
     return parts
+
+
+def answered_gradient_of_x(
+    attributes: dict[str, Any], dtype: str, x: Sequence[int], weight: Sequence[int], dy: Sequence[int]
+) -> dict[str, Any] | None:
+    """Return the attributes of the one convolution of dy that is the gradient of x, if a library of this host answers
+    it for these shapes. The kernel would multiply with all the zeros between: its parts are faster.
+    """
+    found = whole_gradient_of_x(attributes, x, weight, dy)
+    inputs = inputs_first(weight, attributes["groups"], attributes["data_format"])
+    return found if native().answering_library("conv2d", [dy, inputs, None], [dtype, dtype, None], found) else None
 
 
 def whole_gradient_of_x(

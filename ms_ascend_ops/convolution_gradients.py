@@ -10,10 +10,9 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.convolution import gradient_of_x, inputs_first, whole_gradient_of_x
+from ms_ascend_ops.convolution import answered_gradient_of_x, gradient_of_x, inputs_first
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import as_dtype, needs_gradient
-from ms_ascend_ops.library import native
 from ms_ascend_ops.mindspore_versions import device_target, dtype_name, zeros_like
 
 __all__ = ["convolution_gradients"]
@@ -89,17 +88,12 @@ def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
 
 
 def _whole_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
-    """Return what makes, of a dtype and the shapes of x, weight and dy, the convolution of dy that is dx, if a library
-    of this host answers it. The kernel would multiply with all the zeros between: its parts are faster.
-    """
+    """Return what makes the convolution of dy that is dx, of a dtype and the shapes of x, weight and dy, or None."""
 
     @lru_cache
     def make(dtype: Any, x: tuple[int, ...], weight: tuple[int, ...], dy: tuple[int, ...]) -> Any:
-        found = whole_gradient_of_x(attributes, x, weight, dy)
-        dtypes = [dtype_name(dtype)] * 2
-        inputs = inputs_first(weight, attributes["groups"], attributes["data_format"])
-        answers = native().answering_library("conv2d", [dy, inputs, None], [*dtypes, None], found)
-        return kernel("conv2d", **found, has_bias=False) if answers else None
+        found = answered_gradient_of_x(attributes, dtype_name(dtype), x, weight, dy)
+        return None if found is None else kernel("conv2d", **found, has_bias=False)
 
     return make
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.convolution import gradient_of_x
+from ms_ascend_ops.convolution import answered_gradient_of_x, gradient_of_x, inputs_first
 from ms_ascend_ops.torch.gradients.composed import Call, Gradients, composed, kernel, through_activation
 
 
@@ -43,12 +43,22 @@ def _of_convolution(call: Call, dz: Tensor, attributes: dict[str, Any]) -> Gradi
 
 
 def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], convolution: Callable[..., Any]) -> Tensor:
-    """Put together convolutions of dy with the kernel elements that reach every stride-th pixel of x."""
+    """Put together convolutions of dy with the kernel elements that reach every stride-th pixel of x.
+
+    On a CPU it is one where a library answers; not for one kernel element, which leaves most of x untouched.
+    """
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     dim = 1 if last else 2  # of rows
-    outs, ins = weight.shape[0] // groups, weight.shape[3 if last else 1] * groups
+    # The shape that it had with input channels before output channels; the kernel reads it as it lies.
+    swapped = inputs_first(weight.shape, groups, attributes["data_format"])
+    plain = {"stride_h": 1, "stride_w": 1, "activation": "none"}
+    shapes = x.shape, weight.shape, dy.shape
     # A traced graph is for kernels of this size: how many convolutions there are depends on it.
     rows, cols = (int(size) for size in weight.shape[dim : dim + 2])
+    if dy.device.type == "cpu" and rows * cols > 1 and all(isinstance(size, int) for shape in shapes for size in shape):
+        whole = answered_gradient_of_x(attributes, str(dy.dtype).removeprefix("torch."), *shapes)
+        if whole is not None:
+            return convolution(dy, weight.contiguous().view(swapped), None, **{**whole, **plain})  # type: ignore[no-any-return]
     parts = gradient_of_x(attributes, lambda **changed: changed)(rows, cols)
     strides = attributes["stride_h"], attributes["stride_w"]
     dx: Tensor | None = None
@@ -57,10 +67,8 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
             continue
         row, row_step, col, col_step, changed = part
         elements = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
-        # The shape that it had with input channels before output channels; the kernel reads it as it lies.
-        swapped = (ins, *elements.shape[1:3], outs) if last else (ins, outs, *elements.shape[2:])
-        elements = elements.contiguous().view(swapped)
-        found = convolution(dy, elements, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
+        elements = elements.contiguous().view(inputs_first(elements.shape, groups, attributes["data_format"]))
+        found = convolution(dy, elements, None, **{**changed, **plain})
         if strides == (1, 1):
             return found  # type: ignore[no-any-return]
         if dx is None:
