@@ -203,7 +203,7 @@ def _asks(node):
     return isinstance(node, ast.FunctionDef) and any(map(_is_selection, ast.walk(node)))
 
 
-def _printed(x, gamma, beta):
+def _printed(x, gamma, beta, _):
     print("rows", x.sum())
     return gamma, beta
 

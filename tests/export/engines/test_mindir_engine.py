@@ -208,7 +208,7 @@ class RotaryMixed(equivalent_forms.Rotary):
 TOGETHER = [
     (equivalent_forms.GroupNormFormula(), IMAGE, None, "GroupNorm: 4 groups, eps 1e-05"),
     (equivalent_forms.GroupNormFiveAxes(), IMAGE, None, "GroupNorm + SiLU: 4 groups, eps 1e-05"),
-    (equivalent_forms.InstanceNormOfGroups(), IMAGE, None, None),  # over other axes
+    (equivalent_forms.InstanceNormOfGroups(), IMAGE, None, "LayerNorm: eps 1e-05, no scale and shift"),
     (equivalent_forms.NormedAndActivated(True), ROWS, None, "LayerNorm + ReLU: eps 1e-05"),
     (equivalent_forms.NormedAndActivated(False), ROWS, None, "LayerNorm + ReLU: eps 1e-05"),
     # An activation is part of it where nobody else takes what comes before.
