@@ -443,7 +443,7 @@ class _Found:
 
 
 # Cells that are a primitive of their own, of which no pattern is a part.
-_PLAIN = (nn.Dense, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
+_PLAIN = (nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
 _LAYERS = frozenset({"matmul", "conv2d", "conv2d_batch_norm"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ms_ascend_ops.export.matching.expr import Expr, is_call
+from ms_ascend_ops.export.matching.match import Any, OneOf, Op
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
-__all__ = ["build_linear"]
+__all__ = ["LINEAR", "build_linear"]
+
+_BIASED = Op("bias_add", Op("matmul", Any("x"), Any("w")), Any("b"))
+# As mint.nn.Linear and, with a bias, nn.Dense have it.
+LINEAR = OneOf(Op("linear", Any("y")), _BIASED, Op("reshape", _BIASED))
 
 
 def build_linear(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:

@@ -17,7 +17,7 @@ from ms_ascend_ops.export.matching.convolution import (
     build_convolution_batch_norm,
     build_convolution_norm,
 )
-from ms_ascend_ops.export.matching.linear import build_linear
+from ms_ascend_ops.export.matching.linear import LINEAR, build_linear
 from ms_ascend_ops.export.matching.match import Any, Number, OneOf, Op, cast
 from ms_ascend_ops.export.matching.rotary import COS, ROTARY, SIN, X, build_rotary
 from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip
@@ -81,8 +81,8 @@ def _rows() -> Iterator[Row]:
     yield Row("GeGLU", "gelu_mul", gates.gated(gates.any_gelu), gates.build_gelu_mul)
     yield Row("linear + activation", "matmul", gates.ACTIVATED, build_linear(gates.simple_activation), "O3")
     yield Row("linear + activation", "matmul", gates.GELU_OF_PRODUCT, build_linear(gates.gelu_activation), "O3")
-    # What mint.nn.Linear executes takes a CPU some 4 ms whatever its size; nn.Dense is products and sums.
-    yield Row("linear layer", "matmul", Op("linear", Any("y")), build_linear(None), "O3")
+    # That of mint.nn.Linear takes a CPU some 4 ms whatever its size; an nn.Dense with a bias is two to four operators.
+    yield Row("linear layer", "matmul", LINEAR, build_linear(None), "O3")
     yield Row("convolution", "conv2d", gates.ACTIVATED, build_convolution(gates.simple_activation), "O3")
     yield Row("convolution", "conv2d", gates.GELU_OF_PRODUCT, build_convolution(gates.gelu_activation), "O3")
     yield Row("convolution", "conv2d", CONVOLUTION, build_convolution(None), "O3")

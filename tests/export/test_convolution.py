@@ -143,12 +143,14 @@ def test_a_layer_with_a_hook_or_casts_stays(x):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_linear_layer_of_mint(mode):
+def test_linear_layers(mode):
     x = tensor(np.random.default_rng(0).standard_normal((2, 3, 8)), "float32")
-    net = nn.SequentialCell(mint.nn.Linear(8, 5), mint.nn.Linear(5, 4, bias=False), nn.Dense(4, 3))
+    net = nn.SequentialCell(
+        mint.nn.Linear(8, 5), mint.nn.Linear(5, 4, bias=False), nn.Dense(4, 3), nn.Dense(3, 2, has_bias=False)
+    )
     expected = numpy(net(x))
     report = optimize(net, verify=[x], gradients=True, level="O3")
-    assert [(e.place, e.pattern) for e in report.replaced] == [("0", "linear layer"), ("1", "linear layer")]
+    assert [(e.place, e.pattern) for e in report.replaced] == [(place, "linear layer") for place in "012"]
     assert_close(numpy(run(mode, net, (x,))), expected, **CLOSE)
 
 

@@ -34,6 +34,7 @@ def test_statements_of_an_attention(inputs):
         ("SwiGLU", "rewrite"),
         ("add + RMSNorm", "rewrite"),
         ("attention", "rewrite"),
+        ("linear layer", "cell"),
         ("rotary embedding", "rewrite"),
         ("rotary embedding", "rewrite"),
     ]
