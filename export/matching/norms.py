@@ -198,8 +198,8 @@ def _plain(m: Match, axes: int, arguments: dict[str, Object], activation: str, e
     note = f"eps {arguments['epsilon']:g}, no scale and shift"
     attributes = {**arguments, "activation": activation}
     keywords = attributes | ({"axes": axes} if axes > 1 else {})
-    filled = {"filled": (1.0, 0.0), "filled_axes": axes}
-    return Fused("layer_norm", (x,), {0: m.root}, attributes, exact, note, keywords, **filled)
+    filled = (1.0, 0.0)
+    return Fused("layer_norm", (x,), {0: m.root}, attributes, exact, note, keywords, filled=filled, filled_axes=axes)
 
 
 def _is_filled(expr: Expr, value: float) -> bool:
