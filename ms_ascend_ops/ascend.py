@@ -144,13 +144,13 @@ def prefer(implementation: str, *operators: str) -> None:
     The environment variable MS_ASCEND_OPS_PREFER does the same for a process: `cann`, or `rms_norm=cann,swiglu=ours`.
 
     Raises:
-        ValueError: there is no such implementation or operator, or CANN has no twin of an operator that is named.
+        ValueError: there is no such implementation or operator, or CANN has no counterpart of a named operator.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"prefer: implementation must be 'ours' or 'cann', got {implementation!r}")
     for operator in operators:
-        if registry.op_spec(operator).twin is None and implementation == "cann":
-            raise ValueError(f"prefer: CANN has no twin of {operator}")
+        if registry.op_spec(operator).counterpart is None and implementation == "cann":
+            raise ValueError(f"prefer: CANN has no counterpart of {operator}")
     if not operators:
         _preferences.clear()
     for operator in operators or ("",):
@@ -189,14 +189,16 @@ def chosen_implementation(
         return Choice(operator, "ours", f"on {device_target} there are only the kernels of this library")
     preferred = preference(operator)
     if preferred == "ours":
-        return Choice(operator, "ours", "preferred" if spec.twin else "CANN has no twin")
-    if spec.twin is None:
-        return Choice(operator, "ours", "CANN has no twin")
+        return Choice(operator, "ours", "preferred" if spec.counterpart else "CANN has no counterpart")
+    if spec.counterpart is None:
+        return Choice(operator, "ours", "CANN has no counterpart")
     values = spec.forward.check_attributes(attributes or {})
-    for name, value in spec.twin.when.items():
+    for name, value in spec.counterpart.when.items():
         if values[name] != value:
-            return Choice(operator, "ours", f"CANN's {spec.twin.operator} has no {name}={values[name]!r}")
-    return Choice(operator, "cann", f"CANN's {spec.twin.operator} through {spec.twin.function} is preferred")
+            return Choice(operator, "ours", f"CANN's {spec.counterpart.operator} has no {name}={values[name]!r}")
+    return Choice(
+        operator, "cann", f"CANN's {spec.counterpart.operator} through {spec.counterpart.function} is preferred"
+    )
 
 
 def _from_environment(text: str) -> dict[str, str]:

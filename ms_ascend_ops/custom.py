@@ -336,7 +336,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             choice = ascend.chosen_implementation(self.signature.name, attributes, target)
             _log.info("%s", choice)
             if choice.implementation == "cann":
-                return _twin(self.signature.name, attributes)
+                return _counterpart(self.signature.name, attributes)
         return self._make_kernel(absent, attributes)
 
     def _make_kernel(
@@ -365,7 +365,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
         make = Makers(
             kernel=of_library,
-            cann=lambda: _twin(self._operator, attributes),
+            cann=lambda: _counterpart(self._operator, attributes),
             applied=lambda function: _Applied(function, tuple(attributes.values())),
         )
         check = partial(self._check_tensors, tuple(attributes.values()), self.signature.inputs)
@@ -507,10 +507,10 @@ def _bprop_of_node(
     return made
 
 
-def _twin(operator: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
+def _counterpart(operator: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     """MindSpore's own function for CANN's operator, with the attributes that it takes."""
-    twin = registry.op_spec(operator).twin
-    assert twin is not None
-    module, _, name = twin.function.rpartition(".")
+    counterpart = registry.op_spec(operator).counterpart
+    assert counterpart is not None
+    module, _, name = counterpart.function.rpartition(".")
     function = getattr(import_module(module), name)
-    return _Applied(function, tuple(attributes[argument] for argument in twin.arguments))
+    return _Applied(function, tuple(attributes[argument] for argument in counterpart.arguments))

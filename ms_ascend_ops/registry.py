@@ -10,10 +10,10 @@ from ms_ascend_ops.definitions.signature import (
     ACLNN_TYPES,
     DTYPES,
     AttributeSpec,
+    CounterpartSpec,
     OpSpec,
     Signature,
     TensorSpec,
-    TwinSpec,
 )
 from ms_ascend_ops.suggestions import suggestion
 
@@ -21,10 +21,10 @@ __all__ = [
     "ACLNN_TYPES",
     "DTYPES",
     "AttributeSpec",
+    "CounterpartSpec",
     "OpSpec",
     "Signature",
     "TensorSpec",
-    "TwinSpec",
     "definition",
     "load",
     "names",

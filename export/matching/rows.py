@@ -59,10 +59,8 @@ class Fused:
     masks: dict[int, Mask] = field(default_factory=dict)  # inputs that are made into a mask
     dropout: bool = False  # in training there may be a dropout inside, which the operator has not
     cast: tuple[int, ...] = ()  # inputs that mixed precision casts to the dtype of the first one, as MindSpore's own do
-    filled: tuple[
-        float, ...
-    ] = ()  # for the last inputs a number each, which tensors of the last axes of the first hold
-    filled_axes: int = 1  # how many they have
+    filled: tuple[float, ...] = ()  # for the last inputs a number each, which a tensor holds everywhere
+    filled_axes: int = 1  # how many axes these tensors have: the last ones of the first input
     lifted: bool = False  # all but masks get an axis of one element in front, and the one result loses it
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:

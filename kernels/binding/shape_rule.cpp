@@ -102,9 +102,9 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
     if (rank > MAX_RANK) {
         Fail(tensor + " must have at most " + Dims(MAX_RANK) + ", got shape " + ToString(shape));
     }
-    const Subject subject{tensor, shape};
+    const MatchedTensor matched{tensor, shape};
     if (rule.anchor < 0) {
-        MatchSide(subject, begin, end, 0, rank);
+        MatchSide(matched, begin, end, 0, rank);
         return;
     }
     const auto anchor = begin + rule.anchor;
@@ -131,17 +131,17 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
     }
     if (rule.Moves()) {
         const std::vector<Token> order = rule.InOrder(position - rank);
-        MatchSide(subject, order.begin(), order.end(), 0, rank);
+        MatchSide(matched, order.begin(), order.end(), 0, rank);
         return;
     }
-    MatchSide(subject, begin, anchor, 0, position);
-    MatchDim(subject, *anchor, position, axis);
-    MatchSide(subject, anchor + 1, end, position + 1, rank);
+    MatchSide(matched, begin, anchor, 0, position);
+    MatchDim(matched, *anchor, position, axis);
+    MatchSide(matched, anchor + 1, end, position + 1, rank);
 }
 
-void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end)
+void ShapeMatcher::MatchSide(const MatchedTensor& matched, TokenIter first, TokenIter last, int64_t begin, int64_t end)
 {
-    const auto rank = static_cast<int64_t>(subject.shape.size());
+    const auto rank = static_cast<int64_t>(matched.shape.size());
     // One run of dims takes what the others leave: the one that is not known, or else the first.
     const auto lengthOf = [this](const Token& token) {
         return static_cast<int64_t>(bindings_.at(token.symbol).dims.size());
@@ -168,21 +168,21 @@ void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter 
         left -= token->star && token != elastic ? lengthOf(*token) : 0;
     }
     if (left < 0) {
-        Fail(subject.tensor + " must have at least " + Dims(rank - left) + ", got shape " + ToString(subject.shape));
+        Fail(matched.tensor + " must have at least " + Dims(rank - left) + ", got shape " + ToString(matched.shape));
     }
     int64_t position = begin;
     bool afterStar = false;
     for (auto token = first; token != last; ++token) {
         if (token->star) {
             const int64_t stop = position + (token == elastic ? left : lengthOf(*token));
-            MatchStar(subject, *token, position, stop);
+            MatchStar(matched, *token, position, stop);
             position = stop;
             afterStar = true;
         } else {
             // Dims are named as a reader would: by their attribute, or from the end once a token of any length went
             // before.
             const int64_t place = afterStar && end == rank ? position - rank : position;
-            MatchDim(subject, *token, position, token->attribute.empty() ? place : attributes_.at(token->attribute));
+            MatchDim(matched, *token, position, token->attribute.empty() ? place : attributes_.at(token->attribute));
             ++position;
         }
     }
@@ -240,11 +240,11 @@ int64_t ShapeMatcher::Windows(const Token& token) const
     return WindowCount(padded, length, numbers[3]);
 }
 
-void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)
+void ShapeMatcher::MatchDim(const MatchedTensor& matched, const Token& token, int64_t position, int64_t index)
 {
-    const int64_t size = subject.shape[position];
-    const std::string place = subject.tensor + ".shape[" + std::to_string(index) + "]";
-    const std::string got = ", got " + ToString(subject.shape);
+    const int64_t size = matched.shape[position];
+    const std::string place = matched.tensor + ".shape[" + std::to_string(index) + "]";
+    const std::string got = ", got " + ToString(matched.shape);
     if (token.symbol.empty()) {
         const int64_t expected = SizeOf(token);
         if (size != expected && size != UNKNOWN_DIM) {
@@ -298,11 +298,11 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
     }
 }
 
-void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end)
+void ShapeMatcher::MatchStar(const MatchedTensor& matched, const Token& token, int64_t begin, int64_t end)
 {
-    const auto rank = static_cast<int64_t>(subject.shape.size());
-    const Shape dims(subject.shape.begin() + begin, subject.shape.begin() + end);
-    std::string place = subject.tensor + ".shape";
+    const auto rank = static_cast<int64_t>(matched.shape.size());
+    const Shape dims(matched.shape.begin() + begin, matched.shape.begin() + end);
+    std::string place = matched.tensor + ".shape";
     if (begin != 0 || end != rank) {
         place +=
             "[" + (begin > 0 ? std::to_string(begin) : "") + ":" + (end < rank ? std::to_string(end - rank) : "") + "]";
@@ -313,18 +313,18 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
         const bool fits =
             std::all_of(dims.begin(), dims.end(), [](int64_t size) { return size == 1 || size == UNKNOWN_DIM; });
         if (dims.size() != count || !fits) {
-            Fail(place + " must be " + ToString(Shape(count, 1)) + ", got " + ToString(subject.shape));
+            Fail(place + " must be " + ToString(Shape(count, 1)) + ", got " + ToString(matched.shape));
         }
         return;
     }
     if (positive_.count(token.symbol) > 0 && std::count(dims.begin(), dims.end(), 0) > 0) {
-        Fail(place + " must have no dim of size 0, got " + ToString(subject.shape));
+        Fail(place + " must have no dim of size 0, got " + ToString(matched.shape));
     }
     if (token.broadcasts) {
         const auto to = bindings_.find(token.symbol);
         if (to != bindings_.end() && !Broadcasts(dims, to->second.dims)) {
             Fail(place + " must broadcast to " + to->second.place + " " + ToString(to->second.dims) + ", got " +
-                 ToString(subject.shape));
+                 ToString(matched.shape));
         }
         return;
     }
@@ -334,7 +334,7 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
     }
     Binding& known = inserted.first->second;
     if (!SameWhereKnown(dims, known.dims)) {
-        Fail(place + " must equal " + known.place + " " + ToString(known.dims) + ", got " + ToString(subject.shape));
+        Fail(place + " must equal " + known.place + " " + ToString(known.dims) + ", got " + ToString(matched.shape));
     }
     for (size_t i = 0; i < dims.size(); ++i) {
         known.dims[i] = known.dims[i] == UNKNOWN_DIM ? dims[i] : known.dims[i];

@@ -73,19 +73,19 @@ private:
         std::string place;  // where the symbol was seen first, for messages
         int64_t factor = 1;
     };
-    struct Subject {
+    struct MatchedTensor {
         const std::string& tensor;
         const Shape& shape;
     };
     using TokenIter = std::vector<Token>::const_iterator;
 
     [[noreturn]] void Fail(const std::string& text) const;
-    void MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end);
-    void MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index);
+    void MatchSide(const MatchedTensor& matched, TokenIter first, TokenIter last, int64_t begin, int64_t end);
+    void MatchDim(const MatchedTensor& matched, const Token& token, int64_t position, int64_t index);
     int64_t SizeOf(const Token& token) const;
     int64_t Times(int64_t size, int64_t factor) const;
     int64_t Windows(const Token& token) const;
-    void MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end);
+    void MatchStar(const MatchedTensor& matched, const Token& token, int64_t begin, int64_t end);
 
     std::string op_;
     const Reasons& reasons_;

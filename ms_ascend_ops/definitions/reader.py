@@ -15,11 +15,11 @@ from ms_ascend_ops.definitions.signature import (
     DTYPES,
     PYTHON_TYPES,
     AttributeSpec,
+    CounterpartSpec,
     OpSpec,
     Signature,
     Survey,
     TensorSpec,
-    TwinSpec,
     one_of,
 )
 
@@ -84,7 +84,7 @@ def _operator(stem: str, data: Mapping[str, Any]) -> OpSpec:
         data["summary"],
         forward,
         gradient,
-        twin=_twin(forward, data["cann"]) if "cann" in data else None,
+        counterpart=_counterpart(forward, data["cann"]) if "cann" in data else None,
         layer=data.get("layer", ""),
         replaces=data.get("replaces", ""),
         differentiable=_differentiable(forward, gradient, data.get("differentiable")),
@@ -217,16 +217,16 @@ def _tensor(name: str, text: str, variables: Mapping[str, str], optional: bool) 
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]), optional)
 
 
-def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
-    twin = TwinSpec(
+def _counterpart(signature: Signature, data: Mapping[str, Any]) -> CounterpartSpec:
+    counterpart = CounterpartSpec(
         data["operator"], data["function"], tuple(data.get("arguments") or ()), dict(data.get("when") or {})
     )
     known = {attribute.name for attribute in signature.attributes}
-    if unknown := (set(twin.arguments) | set(twin.when)) - known:
+    if unknown := (set(counterpart.arguments) | set(counterpart.when)) - known:
         raise ValueError(f"cann: {sorted(unknown)} are no attributes")
-    if free := known - set(twin.arguments) - set(twin.when):
+    if free := known - set(counterpart.arguments) - set(counterpart.when):
         raise ValueError(f"cann: the attributes {sorted(free)} must stand in 'arguments' or 'when'")
-    return twin
+    return counterpart
 
 
 def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:

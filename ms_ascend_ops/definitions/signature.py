@@ -20,11 +20,11 @@ __all__ = [
     "DTYPES",
     "PYTHON_TYPES",
     "AttributeSpec",
+    "CounterpartSpec",
     "OpSpec",
     "Signature",
     "Survey",
     "TensorSpec",
-    "TwinSpec",
     "one_of",
 ]
 
@@ -204,7 +204,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class TwinSpec:
+class CounterpartSpec:
     """CANN's own operator that computes the same.
 
     `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
@@ -238,7 +238,7 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
-    twin: TwinSpec | None = None
+    counterpart: CounterpartSpec | None = None
     layer: str = ""  # of `ms_ascend_ops.cells`, if there is one
     replaces: str = ""  # what users write, or call, without this library
     differentiable: tuple[str, ...] = ()  # inputs that have a gradient

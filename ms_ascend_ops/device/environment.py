@@ -70,10 +70,10 @@ class Settings:
         if self.memory_bytes is None:
             return min(load_chip(self.chip).hbm_bytes, machine // 2 // self.devices >> 20 << 20)
         if self.memory_bytes < MIN_MEMORY_BYTES:
-            raise DeviceError(f"a device has at least 1 MiB of memory, {self.memory_bytes} bytes are asked for")
+            raise DeviceError(f"a device has at least 1 MiB of memory, {self.memory_bytes} bytes are requested")
         if self.memory_bytes * self.devices > machine:
             raise DeviceError(
-                f"{self.devices} x {_gib(self.memory_bytes)} of device memory are asked for, "
+                f"{self.devices} x {_gib(self.memory_bytes)} of device memory are requested, "
                 f"but this machine has {_gib(machine)}"
             )
         return self.memory_bytes

@@ -178,8 +178,8 @@ def built_in(operator: str) -> tuple[Implementation, ...]:
     """The implementations that an operator has from the start, best first."""
     spec = registry.op_spec(operator)
     found = [Implementation(operator, "kernel")]
-    if spec.twin is not None:
-        found.append(Implementation(operator, "cann", devices=("Ascend",), when=spec.twin.when))
+    if spec.counterpart is not None:
+        found.append(Implementation(operator, "cann", devices=("Ascend",), when=spec.counterpart.when))
     composition = _composition(operator)
     if composition is not None:
         found.append(Implementation(operator, "composition", composition))

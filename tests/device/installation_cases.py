@@ -224,7 +224,7 @@ def test_ours_unless_cann_is_preferred() -> None:
     assert str(ascend.chosen_implementation("rms_norm")) == "rms_norm: ours (preferred)"
     ascend.prefer("cann")
     assert ascend.chosen_implementation("rms_norm").implementation == "cann"
-    assert str(ascend.chosen_implementation("silu_mul")) == "silu_mul: ours (CANN has no twin)"
+    assert str(ascend.chosen_implementation("silu_mul")) == "silu_mul: ours (CANN has no counterpart)"
     assert ascend.chosen_implementation("rms_norm", {"scheme": "one_plus_gamma"}).reason == (
         "CANN's RmsNorm has no scheme='one_plus_gamma'"
     )
@@ -233,7 +233,7 @@ def test_ours_unless_cann_is_preferred() -> None:
     assert ascend.chosen_implementation("swiglu").implementation == "cann"
 
 
-def test_the_twin_is_called_when_it_is_preferred(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_counterpart_is_called_when_it_is_preferred(caplog: pytest.LogCaptureFixture) -> None:
     select = Selector("rms_norm")
     caplog.set_level("INFO", "ms_ascend_ops")
     ascend.prefer("cann")
@@ -247,7 +247,7 @@ def test_the_twin_is_called_when_it_is_preferred(caplog: pytest.LogCaptureFixtur
     assert isinstance(ours.function, FusedPrimitive)
 
 
-TWINS: dict[str, Callable[..., Any]] = {
+COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "add": lambda x, gamma: ops.add(x, x * 2),
     "add_rms_norm": lambda x, gamma: ops.add_rms_norm(x, x * 2, gamma),
     "gelu": lambda x, gamma: ops.gelu(x, "tanh"),
@@ -257,20 +257,22 @@ TWINS: dict[str, Callable[..., Any]] = {
 }
 
 
-def test_every_twin_has_a_case() -> None:
-    assert sorted(TWINS) == sorted(name for name in registry.names() if registry.op_spec(name).twin)
+def test_every_counterpart_has_a_case() -> None:
+    assert sorted(COUNTERPARTS) == sorted(name for name in registry.names() if registry.op_spec(name).counterpart)
 
 
 @pytest.mark.parametrize("dtype", [ms.float32, ms.float16, ms.bfloat16], ids=str)
-@pytest.mark.parametrize("name", sorted(TWINS))
-def test_a_twin_computes_the_same(name: str, dtype: Any) -> None:
+@pytest.mark.parametrize("name", sorted(COUNTERPARTS))
+def test_a_counterpart_computes_the_same(name: str, dtype: Any) -> None:
     """CANN's operator beside ours, forward and gradient: both are within a rounding or two of the formula."""
     x, gamma = operands(dtype)
-    step = ms.value_and_grad(lambda x, gamma: flat(TWINS[name](x, gamma))[0].astype(ms.float32).square().sum(), (0, 1))
+    step = ms.value_and_grad(
+        lambda x, gamma: flat(COUNTERPARTS[name](x, gamma))[0].astype(ms.float32).square().sum(), (0, 1)
+    )
 
     def found() -> list[np.ndarray]:
         value, gradients = step(x, gamma)
-        return [numpy(tensor) for tensor in (*flat(TWINS[name](x, gamma)), value, *gradients)]
+        return [numpy(tensor) for tensor in (*flat(COUNTERPARTS[name](x, gamma)), value, *gradients)]
 
     ours = found()
     ascend.prefer("cann", name)

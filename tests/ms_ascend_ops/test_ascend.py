@@ -1,4 +1,4 @@
-"""Who computes an operator: the policy for CANN's twins. What an NPU has of it is in tests/device/."""
+"""Who computes an operator: the policy for CANN's counterparts. What an NPU has of it is in tests/device/."""
 
 import inspect
 from importlib import import_module
@@ -37,16 +37,16 @@ def test_preference_of_the_environment(monkeypatch):
 def test_wrong_preferences():
     with pytest.raises(ValueError, match="implementation must be 'ours' or 'cann', got 'theirs'"):
         ascend.prefer("theirs")
-    with pytest.raises(ValueError, match="CANN has no twin of silu_mul"):
+    with pytest.raises(ValueError, match="CANN has no counterpart of silu_mul"):
         ascend.prefer("cann", "silu_mul")
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names() if registry.op_spec(name).twin])
-def test_the_twins_exist_in_mindspore(name):
+@pytest.mark.parametrize("name", [name for name in registry.names() if registry.op_spec(name).counterpart])
+def test_the_counterparts_exist_in_mindspore(name):
     spec = registry.op_spec(name)
-    module, _, function = spec.twin.function.rpartition(".")
+    module, _, function = spec.counterpart.function.rpartition(".")
     signature = inspect.signature(getattr(import_module(module), function))
-    signature.bind(*spec.forward.inputs, *spec.twin.arguments)
+    signature.bind(*spec.forward.inputs, *spec.counterpart.arguments)
 
 
 def test_applied_functions_work_in_graphs(operands):

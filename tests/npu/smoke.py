@@ -163,7 +163,7 @@ def _round_trip(table: Operator, tensors: list[Tensor], attributes: Mapping[str,
 
 
 def _times(name: str, table: Operator, dtype: str, rounds: int, small: bool = False) -> Iterator[Result]:
-    """Ours, then what CANN has for the operator's defaults: its twin, or what the samples name.
+    """Ours, then what CANN has for the operator's defaults: its counterpart, or what the samples name.
 
     Of the latter, whose arguments are others, the result is compared, too.
     """
@@ -174,12 +174,13 @@ def _times(name: str, table: Operator, dtype: str, rounds: int, small: bool = Fa
     attributes = {**table.attributes(*shape), **own}
     tensors = [_tensor(array) for array in table.inputs(Draw(dtype), *shape)]
     runs = {"ours": lambda: table.ours(*tensors, **attributes)}
-    twin = registry.op_spec(name).twin
+    counterpart = registry.op_spec(name).counterpart
     values = _all_attributes(name, attributes)
-    if twin and ms.get_context("device_target") == "Ascend" and all(values[k] == v for k, v in twin.when.items()):
-        module, _, function = twin.function.rpartition(".")
-        builtin, constants = getattr(import_module(module), function), [values[a] for a in twin.arguments]
-        runs[f"CANN {twin.operator}"] = lambda: builtin(*tensors, *constants)
+    is_same = counterpart and all(values[k] == v for k, v in counterpart.when.items())
+    if is_same and ms.get_context("device_target") == "Ascend":
+        module, _, function = counterpart.function.rpartition(".")
+        builtin, constants = getattr(import_module(module), function), [values[a] for a in counterpart.arguments]
+        runs[f"CANN {counterpart.operator}"] = lambda: builtin(*tensors, *constants)
     if ms.get_context("device_target") == "Ascend":
         for label, function in table.cann.items():
             runs[f"CANN {label}"] = lambda function=function: function(*tensors, **attributes)

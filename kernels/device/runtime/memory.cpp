@@ -75,7 +75,7 @@ aclError DeviceMemory::OutOfMemory(const char* maker, uint64_t bytes) const
 {
     return Fail(RT_MEMORY_ALLOCATION, std::string(maker) + ": out of memory: device " + std::to_string(device_) +
                                           " has " + Bytes(limit_) + ", of which " + std::to_string(used_) +
-                                          " are in use; " + std::to_string(bytes) + " more were asked for");
+                                          " are in use; " + std::to_string(bytes) + " more were requested");
 }
 
 aclError DeviceMemory::Allocate(void** address, uint64_t bytes, uint64_t alignment, const char* maker)

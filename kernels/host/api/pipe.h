@@ -170,7 +170,7 @@ private:
         char* start = host::Core::Current().UnifiedBuffer() + used_;
         used_ += bytes;
         if (used_ > host::UB_BYTES) {
-            host::Fail("TPipe::InitBuffer: %u bytes of Unified Buffer asked for, a core has %u", used_, host::UB_BYTES);
+            host::Fail("TPipe::InitBuffer: %u bytes of Unified Buffer requested, a core has %u", used_, host::UB_BYTES);
         }
         return start;
     }

@@ -1,9 +1,9 @@
 /*!
  * Products of a few rows with a matrix, for vector_unit.cpp only. They take as long as reading the matrix: it is read
- * once, front to back, and converted to float in registers.
+ * once, front to back, and converted to float in registers, or multiplied as it lies.
  *
  * Each element of the result is summed over k in one order, whatever the sizes of blocks: with a transposed matrix in
- * W lanes, which are folded at the end, else one product after the other.
+ * W lanes, which are folded at the end, else one product or pair of products after the other.
  */
 #ifndef ASCENDC_HOST_SIMD_FEW_ROWS_UNIT_H
 #define ASCENDC_HOST_SIMD_FEW_ROWS_UNIT_H

@@ -1,4 +1,4 @@
-"""Every rule of the checked build reports its wrong kernel, and lets the correct twin pass (wrong_kernels.cpp)."""
+"""Every rule of the checked build reports its wrong kernel, and lets its correct counterpart pass."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def test_wrong_kernel_is_reported(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_correct_twin_passes(name):
+def test_correct_counterpart_passes(name):
     done = run(name, "ok")
     assert done.returncode == 0, done.stderr
 

@@ -1,7 +1,7 @@
 /*!
  * Small kernels for the tests of the checked build: y = x + 1 on 512 floats, spelled right and in many wrong ways.
  *
- *     wrong_kernels <name>     runs one; with "ok" after it, the correct twin
+ *     wrong_kernels <name>     runs one; with "ok" after it, the correct counterpart
  *
  * A name is a rule, or a rule and what is special. What has stored nothing does the task at its end.
  */

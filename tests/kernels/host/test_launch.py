@@ -58,7 +58,7 @@ def test_trap(cores):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("too large", r"TPipe::InitBuffer: \d+ bytes of Unified Buffer asked for, a core has \d+"),
+        ("too large", r"TPipe::InitBuffer: \d+ bytes of Unified Buffer requested, a core has \d+"),
         ("no buffers", "TQue::AllocTensor: the queue has no buffers: TPipe::InitBuffer was not called"),
         ("no tensor", "an operand is not in the Unified Buffer: its LocalTensor has no buffer, or ends before it"),
         ("nothing", "TQue::DeQue: there is nothing in the queue: EnQue was not called"),

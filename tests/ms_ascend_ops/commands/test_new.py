@@ -65,7 +65,7 @@ def test_like_another_operator(tree, model):
     spec, of_model = registry.load(tree / "ms_ascend_ops/ops/my_op.yaml"), registry.op_spec(model)
     assert spec.forward.inputs == of_model.forward.inputs
     assert spec.gradient.outputs == of_model.gradient.outputs
-    assert spec.twin is None
+    assert spec.counterpart is None
     assert spec.layer == ("MyOp" if layer else "")
     assert added(tree, FUNCTIONS) == ["from ms_ascend_ops.ops.my_op import my_op as my_op"]
     assert added(tree, LAYERS) == (["from ms_ascend_ops.cells.my_op import MyOp as MyOp"] if layer else [])
