@@ -106,7 +106,7 @@ public:
     // Returns true if the plan was made for these inputs.
     bool Fits(const std::vector<TensorDesc>& inputs) const;
 
-    // `params` are inputs, then results.
+    // Runs the plan on `params`: inputs, then results.
     void Run(void* const* params) const;
 
 private:

@@ -91,14 +91,14 @@ private:
 
     __aicore__ inline void Attend()
     {
-        // Tiles of several heads see what any of their queries does.
+        // A tile with rows of several heads takes all keys that any of its queries sees.
         const bool oneHead = firstRow_ / view_.queryLength == (firstRow_ + rowCount_ - 1) / view_.queryLength;
         const uint64_t firstPosition = oneHead ? PositionOf(firstRow_) : 0;
         const uint64_t lastPosition = oneHead ? PositionOf(firstRow_ + rowCount_ - 1) : view_.queryLength - 1;
         const AttentionRange seen = AttentionKeys(view_, firstPosition, lastPosition);
         const uint64_t begin = seen.begin / tiling_.tileCols * tiling_.tileCols;
         const uint64_t end = seen.end;
-        // Keys that all rows of the tile see need no look at each.
+        // Keys that all rows of the tile see need no mask.
         const AttentionRange all{AttentionKeys(view_, lastPosition, lastPosition).begin,
                                  AttentionKeys(view_, firstPosition, firstPosition).end};
         softmax_.Start(rowCount_);

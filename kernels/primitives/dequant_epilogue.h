@@ -72,7 +72,7 @@ public:
 private:
     using Queue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
 
-    // A vector, as float.
+    // Reads a vector and converts it to float.
     template <typename V>
     __aicore__ inline void Take(Queue& queue, const AscendC::GlobalTensor<V>& from,
                                 const AscendC::LocalTensor<float>& to, uint32_t count)

@@ -49,7 +49,7 @@ __aicore__ inline void ForGatedTiles(const GatedTilingData& tiling, KERNEL& kern
     }
 }
 
-// gate and up of a tile, from one tensor or two, and their way back.
+// Loads gate and up of a tile, which lie in one tensor or in two.
 template <typename T>
 class GatedInput {
 public:

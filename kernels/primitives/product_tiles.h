@@ -64,7 +64,7 @@ public:
         : tiling_(tiling), task_(FirstProductTask(tiling))
     {}
 
-    // False: there is no other one.
+    // Returns false behind the last tile.
     __aicore__ inline bool Next(ProductTile& tile)
     {
         if (task_ >= tiling_.tasks) {

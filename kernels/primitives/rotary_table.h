@@ -18,7 +18,7 @@ namespace ms_ascend_ops {
 constexpr uint32_t MAX_REPEATS = 255;     // of one instruction
 constexpr uint32_t MAX_STRIDE = 255 * 8;  // floats from a repeat to the next
 
-// Rows that one instruction can take with these strides in floats.
+// Returns how many rows one instruction takes whose distance is `stride` floats.
 __aicore__ inline uint32_t RowsAtOnce(uint32_t stride)
 {
     return stride <= MAX_STRIDE ? MAX_REPEATS : 1;

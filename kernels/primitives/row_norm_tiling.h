@@ -76,7 +76,7 @@ constexpr uint32_t FloatCopy(uint32_t elementBytes)
     return elementBytes == 4 ? 0 : 4;
 }
 
-// `values`: of a piece of a shared row.
+// Plans a forward kernel. `values` says how many sums a piece has, of a row that several cores share.
 inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDemand& demand, uint32_t moved,
                                 uint32_t values, float epsilon, bool onePlusGamma, const Platform& platform,
                                 RowNormTilingData& tiling)
@@ -127,7 +127,7 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     tiling.chunkRows = cut.pieces > 0 ? rows : std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
     tiling.inBuffers = plan.inBuffers;
     tiling.outBuffers = plan.outBuffers;
-    // Tiles of a chunk that differ by a row at most, rather than a small one behind large ones.
+    // The tiles of a chunk differ by a row at most: no small one is left behind large ones.
     tiling.tileRows = static_cast<uint32_t>(CeilDiv(tiling.chunkRows, CeilDiv(tiling.chunkRows, plan.tileRows)));
     tiling.stepRows = plan.stepRows == 1 ? 1 : tiling.tileRows;
     tiling.tileCols = plan.tileCols;

@@ -73,7 +73,7 @@ public:
 private:
     static constexpr uint32_t CHUNK = 128;  // values whose sums stay in the Unified Buffer
 
-    // The rows and columns of the values of a chunk, the first of which is in `row` or behind it. Returns the last row.
+    // Reads rows and columns of the values of a chunk, whose first is in `row` or a later one. Returns the last row.
     __aicore__ inline uint64_t ReadPlaces(uint64_t entry, uint64_t row)
     {
         uint64_t end = pattern_.EndOf(row, pattern_.BeginOf(row));

@@ -16,7 +16,7 @@ namespace device {
 template <typename T, size_t COUNT>
 class Table {
 public:
-    // Null: it is no entry, or none that is in use.
+    // Returns null if the handle is no entry, or none in use.
     T* Find(void* handle)
     {
         const auto offset = static_cast<size_t>(static_cast<char*>(handle) - reinterpret_cast<char*>(entries_.data()));

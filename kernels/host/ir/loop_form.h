@@ -34,7 +34,7 @@ struct LoopVariant {
     constexpr uint32_t Number() const { return FLAGS * prefetches + Flags(); }
 };
 
-// A loop over elements goes over a multiple of so many, and if it ends somewhere in between, over single vectors then.
+// A loop over elements takes so many in each turn. What is left behind the last whole turn goes vector by vector.
 constexpr uint32_t LOOP_ELEMENTS = 128;
 
 struct LoopForm {

@@ -48,7 +48,7 @@ struct BatchNorm {
     float epsilon;
 };
 
-// Tensors that are results are written. `bias`: null without one.
+// Holds the memory of inputs, and of results, which are written. `bias` is null if there is none.
 struct ConvolutionTensors {
     void* x;
     void* weight;

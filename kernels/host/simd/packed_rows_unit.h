@@ -40,7 +40,7 @@ HOST_INLINE __m256 LoadEight(const bfloat16_t* p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadRaw<__m128i>(p)), 16));
 }
 
-// Holds the elements of x that are read from any eighth group on.
+// Holds a row of x again and again, with its scales and sums, so that vectors are read from any eighth group on.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 struct PeriodicFactors {
     static constexpr uint32_t MOST = 2 * MOST_ROW_GROUPS + MOST_SUMS_AT_ONCE;
