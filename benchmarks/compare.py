@@ -87,7 +87,7 @@ def means(run: dict[str, Any]) -> Iterator[str]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Why the figures of two runs may not be comparable."""
+    """Say why the figures of two runs may not be comparable."""
     lines = []
     for key in ("cpu", "threads"):
         before, now = old["machine"].get(key), new["machine"].get(key)

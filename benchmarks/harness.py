@@ -113,7 +113,7 @@ def wait_until_idle(seconds: float) -> None:
 
 
 def warm_up(run: Callable[[], Any], seconds: float = Sampling.warm_up_seconds) -> None:
-    """Run as long as our loops need to be asked for, and compiled. What follows a first compiled one may be asked for
+    """Run as long as our loops need to be recorded and compiled. What follows a first compiled one may be recorded
     later; calls so long that one fills the time are not made for that again.
     """
     for _ in range(2):

@@ -30,7 +30,7 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         in_channels: channels of x, a multiple of group.
         out_channels: channels of the output, a multiple of group.
         kernel_size: an int or (rows, columns), as stride and dilation.
-        stride: distance of two places of the kernel.
+        stride: step between two positions of the kernel.
         pad_mode: "same": zeros around x so that the output has as many rows and columns as x, divided by the stride and
             rounded up; of an odd number the larger part is below and to the right. "valid": none. "pad": `padding`.
         padding: an int, or (top, bottom, left, right).

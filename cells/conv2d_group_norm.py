@@ -28,7 +28,7 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
         out_channels: channels of the output, a multiple of group and of num_groups.
         kernel_size: an int or (rows, columns), as stride and dilation.
         num_groups: groups of channels that are normalized together.
-        stride: distance of two places of the kernel.
+        stride: step between two positions of the kernel.
         pad_mode: "same", "valid" or "pad", as `Conv2d` has it.
         padding: an int, or (top, bottom, left, right).
         dilation: distance of two elements of the kernel.

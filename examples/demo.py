@@ -88,7 +88,7 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
         steps: dict[str, Step] = {STOCK: GraphStep(stock, prompt, room)}
         expected = steps[STOCK].prompt()
     with console.status("optimize(net, verify=...)"):
-        net = twin_of(stock)
+        net = copy_of(stock)
         ms.set_context(mode=ms.PYNATIVE_MODE)  # verify runs the network before and after: graphs would be compiled
         report = ms_ascend_ops.optimize(net, verify=calls(net.config, room))
         ms.set_context(mode=ms.GRAPH_MODE)
@@ -214,15 +214,15 @@ def network_of(path: Path, room: int) -> LlamaForCausalLM:
     return net
 
 
-def twin_of(net: LlamaForCausalLM) -> LlamaForCausalLM:
+def copy_of(net: LlamaForCausalLM) -> LlamaForCausalLM:
     """A second network with the same parameters."""
     with no_init_parameters():
-        twin = LlamaForCausalLM(net.config)
-    for (_, cell), (_, same) in zip(net.cells_and_names(), twin.cells_and_names(), strict=True):
+        copy = LlamaForCausalLM(net.config)
+    for (_, cell), (_, same) in zip(net.cells_and_names(), copy.cells_and_names(), strict=True):
         for name, parameter in cell._params.items():
             setattr(same, name, parameter)
-    twin.set_train(False)
-    return twin
+    copy.set_train(False)
+    return copy
 
 
 def cache_shape(config: LlamaConfig, room: int) -> tuple[int, ...]:

@@ -31,13 +31,13 @@ Phase = tuple[int, int, int, int]
 
 
 def phases(size: int, stride: int, dilation: int, before: int, after: int) -> list[Phase | None]:
-    """Return the phases of the gradient of x along one dim, for a kernel of this size: one for each place i modulo
-    stride, None where no kernel offset reaches it. Each convolution has the same number of places, with `stride` times
+    """Return the phases of the gradient of x along one dim, for a kernel of this size: one for each pixel i modulo
+    stride, None where no kernel offset reaches it. Each convolution has the same number of pixels, with `stride` times
     that at least as many as x has.
 
-    Place i of x is reached from place o of y by kernel offset k where o * stride + k * dilation = i + before.
+    Pixel i of x is reached from pixel o of y by kernel offset k where o * stride + k * dilation = i + before.
     """
-    more = -((after + before - dilation * (size - 1)) // stride)  # places than dy has
+    more = -((after + before - dilation * (size - 1)) // stride)  # pixels than dy has
     step, spread = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
     found: list[Phase | None] = []
     for i in range(stride):

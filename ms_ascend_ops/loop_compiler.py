@@ -31,7 +31,7 @@ def is_wrong(value: str) -> str:
 
 
 def why_not() -> str:
-    """Why loops are not compiled in this process; empty: they are."""
+    """Say why loops are not compiled in this process; empty: they are."""
     if os.environ.get(VARIABLE) == "0":
         return f"{VARIABLE}=0"
     return "" if find_spec("llvmlite") else "llvmlite is not installed"

@@ -11,8 +11,8 @@ ROOT = TESTS.parent
 PACKAGE = ROOT / "ms_ascend_ops"
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 ROW = re.compile(
-    r"^\| `((?:ms_ascend_ops/)?(?:ops|checks|definitions|device|llm|serving|dispatch|torch|onnx|profiler|cells))/` "
-    r"\|.*\| (.*) \|$",
+    r"^\| `((?:ms_ascend_ops/)?"
+    r"(?:ops|checks|definitions|device|llm|serving|dispatch|torch|onnx|profiler|cells|samples))/` \|.*\| (.*) \|$",
     re.M,
 )
 FOLDERS = dict(ROW.findall(TEXT))
@@ -51,7 +51,7 @@ def test_a_folder_imports_what_the_table_says(folder):
 
 
 def test_the_table_has_these_folders():
-    assert len(FOLDERS) == 11
+    assert len(FOLDERS) == 12
 
 
 def test_every_folder_has_a_row():

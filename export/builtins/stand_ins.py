@@ -328,7 +328,7 @@ class _StandIns:
 
 
 def _stand_in(primitive: Any) -> StandIn | None:
-    """The cell for a primitive object; None for one that was made in a way which that does not serve."""
+    """Return the cell for a primitive object; None if it was made in a way that the cell cannot serve."""
     try:
         return stand_in_for(primitive)
     except ValueError:

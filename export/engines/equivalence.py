@@ -82,7 +82,7 @@ def _is_float32(cell: nn.Cell) -> bool:
 
 
 def unsupported_reason(cell: nn.Cell, layers: Collection[str] = ()) -> str:
-    """Why a cell that computes a pattern must stay all the same. `layers`: sub-cells that are not called any more."""
+    """Say why a cell that computes a pattern must stay. `layers`: sub-cells that are not called any more."""
     hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
     for name, child in cell.cells_and_names():
         if name in layers and (reason := unsupported_reason(child)):

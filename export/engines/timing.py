@@ -54,7 +54,7 @@ def running(*modes: str) -> Iterator[None]:
 
 
 def slower(found: Found) -> str:
-    """Why a place must stay, if it is faster as it is; nothing where nobody knows, or where it does not matter."""
+    """Say why a place must stay, if it is faster as it is; nothing where nobody knows, or where it does not matter."""
     on_npu = device_target() == "Ascend"
     if on_npu and found.row.name == "linear layer":
         return "an NPU has a product of its own, and nothing is fused with this one"

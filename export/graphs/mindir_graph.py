@@ -259,7 +259,7 @@ class MindIRGraph:
         return [*made, *self._lowered(made[-1])] if fused.lifted else made
 
     def _lowered(self, item: NodeProto) -> list[NodeProto]:
-        """Nodes that give the first output of an operator its name without the axis of one element in front."""
+        """Let the first output of an operator have its name without the leading axis of one element."""
         axis, described, name = self.numbers([0]), item.attribute[0].tensors[0], item.output[0]
         lowered = self._node("Squeeze", [f"{name}_lifted", axis.name], described.dims, item)
         lowered.attribute[0].CopyFrom(item.attribute[0])

@@ -126,7 +126,7 @@ def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
 
 
 def attributes_of(primitive: PrimitiveProto) -> dict[str, Any]:
-    """The attributes of a primitive. An operator of this package has its name and its own; others have no such name."""
+    """Return the attributes of a primitive. One of this package has its name and its own; others have none."""
     if primitive.op_type != "Custom":
         return {attribute.name: _decode(attribute) for attribute in primitive.attribute}
     try:

@@ -246,7 +246,7 @@ def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], trai
 
 
 def _random_vectors(cell: nn.Cell, path: str, recorder: Recorder) -> dict[str, Tensor]:
-    """Values for the vectors among a cell's own parameters, such that no two are equal."""
+    """Draw values for the vectors among a cell's own parameters, such that no two are equal."""
     cast = recorder.dtype if recorder.whole else ""
     return {
         name: tensor(

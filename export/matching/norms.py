@@ -125,7 +125,7 @@ ALMOST_RMS_NORM = OneOf(
 
 
 def why_no_rms_norm(m: Match) -> Skip | None:
-    """Why a norm that is almost an RMSNorm stays."""
+    """Say why a norm that is almost an RMSNorm stays."""
     if "outside" in m or "sum" in m:
         return Skip("it divides a row by something other than sqrt(mean(x^2) + epsilon)")
     if m["x"] is not m["y"]:

@@ -122,7 +122,7 @@ class Skip:
 
 
 def typed(value: float) -> float:
-    """A number as it was typed: the shortest that is the same in float32."""
+    """Return a number as it was typed: the shortest decimal that is the same in float32."""
     with np.errstate(over="ignore"):
         return float(str(np.float32(value)))
 

@@ -212,7 +212,7 @@ def _depends(nodes: Iterable[Node], others: Iterable[Node]) -> bool:
 
 
 def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, rotated: _Rotated | None) -> list[NodeProto]:
-    """Product, reshape, transpose and split, and the parts under the names of the transposes that were there.
+    """Make product, reshape, transpose and split; the parts get the names of the transposes that were there.
 
     With `rotated`, its operator stands for the last two, and for the rotary embeddings.
     """

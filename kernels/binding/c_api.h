@@ -55,7 +55,7 @@ const char* MsAscendOpsVectorUnit(void);
 // none.
 const char* MsAscendOpsProductLibrary(void);
 const char* MsAscendOpsProductLibraryPath(void);
-// The signatures of all operators as a JSON list.
+// Returns the signatures of all operators as a JSON list.
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);

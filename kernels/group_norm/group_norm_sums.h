@@ -110,7 +110,7 @@ private:
         SetShift();
     }
 
-    // The sum of the first elements of each row of a block.
+    // Sums the first elements of each row of a block.
     __aicore__ inline void ProbeRows(const AscendC::LocalTensor<T>& x, uint32_t r, const RowBlock& block)
     {
         const RowBlock probe{block.rows, this->tiling_.probe, block.stride};

@@ -15,7 +15,7 @@ struct GroupedMatmulTilingData {
     uint64_t groups;
     uint64_t tilesPerMatrix;  // of the gradient: a matrix of the output each
     uint64_t tilesPerRow;     // of tiles: along n
-    // M of a product, also over all groups, N and K.
+    // M, which is that of all groups together where they are one product; N; K.
     uint64_t m;
     uint64_t n;
     uint64_t k;
@@ -24,7 +24,7 @@ struct GroupedMatmulTilingData {
     uint32_t leftIsDy;  // of the gradient: the weight is transposed
     uint32_t tileRows;
     uint32_t tileCols;
-    uint32_t zeroRows;  // of a tile that become 0 at a time, where a sum has no terms
+    uint32_t zeroRows;  // of a tile that become 0 at a time, where K is 0
     uint32_t zeroCols;
     uint32_t cores;
     uint32_t reserved;  // tiling data is a multiple of 8 bytes

@@ -147,7 +147,7 @@ private:
         StoreExperts(token, count);
     }
 
-    // open_: what experts are picked by.
+    // Makes open_, the scores by which experts are picked.
     __aicore__ inline void Open(const RowBlock& block)
     {
         if (tiling_.hasBias != 0) {

@@ -247,7 +247,7 @@ private:
         }
     }
 
-    // Positions next to each other: one row, where nothing lies between.
+    // Zeroes positions next to each other, as one row where nothing lies between.
     __aicore__ inline void ZeroPositions(const AscendC::GlobalTensor<T>& columns, uint64_t to, uint64_t stride,
                                          uint32_t count, uint32_t width)
     {

@@ -233,7 +233,7 @@ inline uint64_t ColumnBytes(const ConvolutionTilingData& tiling, uint32_t bytes)
                    LINE_BYTES);
 }
 
-// Cores for all tasks, each of which has memory for two chunks of columns.
+// Gives tasks to cores, and each core memory for two chunks of columns.
 inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, ConvolutionTilingData& tiling)
 {
     LaunchConfig config;
@@ -279,8 +279,7 @@ struct EpilogueBytes {
     uint64_t perColumn;
 };
 
-// The product of a tile, its cores, and what the vector unit takes of it at a time if `tiling` says that it finishes
-// tiles.
+// Plans the product of a tile, its cores, and how much the vector unit takes at a time if it finishes tiles.
 inline LaunchConfig PlanProduct(const TensorDesc& x, const Platform& platform, const EpilogueBytes& epilogue,
                                 ConvolutionTilingData& tiling)
 {

@@ -66,8 +66,8 @@ public:
         return left < chunkRows_ ? left : chunkRows_;
     }
 
-    // `cols` scores of each row of a chunk, times `scale`; for Probabilities(). In global memory rows are tileCols
-    // apart.
+    // Loads `cols` scores of each row of a chunk, times `scale`, for Probabilities(). In global memory rows are
+    // tileCols apart.
     __aicore__ inline AscendC::LocalTensor<float> Scores(const AscendC::GlobalTensor<float>& from, uint32_t row,
                                                          uint32_t cols, float scale)
     {
@@ -147,7 +147,7 @@ public:
         pipe.InitBuffer(partStateQueue_, 1, 2 * tileRows_ * sizeof(float));
     }
 
-    // Floats of a part in global memory: maxima, sums, output.
+    // Returns how many floats a part takes in global memory: maxima, sums and output.
     static __aicore__ inline uint64_t PartSize(uint32_t tileRows, uint32_t valueSize)
     {
         return static_cast<uint64_t>(tileRows) * (valueSize + 2);

@@ -27,7 +27,7 @@ __aicore__ inline uint32_t RowsAtOnce(uint32_t stride)
 template <typename C, class TILING>
 class RotaryTable {
 public:
-    // `direction` is 1, or -1 to turn back.
+    // `direction` is 1, or -1 to rotate back.
     __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;

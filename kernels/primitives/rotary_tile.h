@@ -83,7 +83,7 @@ __aicore__ inline void StoreCopies(const AscendC::GlobalTensor<T>& dst, const As
 template <typename T, typename C, class TILING>
 class RotaryTile {
 public:
-    // `direction` is 1, or -1 to turn back.
+    // `direction` is 1, or -1 to rotate back.
     __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
@@ -112,9 +112,9 @@ public:
 
     // The heads of a tile from `source` in x, which has so many elements, to `target` in y. `row`: of the tables, that
     // of its first position.
-    __aicore__ inline void Turn(const AscendC::GlobalTensor<T>& xGm, uint64_t elements, const HeadPlace& source,
-                                const AscendC::GlobalTensor<T>& yGm, const HeadPlace& target, const HeadTile& tile,
-                                uint64_t row)
+    __aicore__ inline void Rotate(const AscendC::GlobalTensor<T>& xGm, uint64_t elements, const HeadPlace& source,
+                                  const AscendC::GlobalTensor<T>& yGm, const HeadPlace& target, const HeadTile& tile,
+                                  uint64_t row)
     {
         table_.Prepare(row, tile.positions);
         CopyIn(xGm, elements, source, tile);

@@ -62,8 +62,8 @@ inline RowPieces CutPlan(RowPlan& plan, uint64_t sets, uint64_t cols, uint32_t e
     return cut;
 }
 
-// Pieces for each core, if config.blockDim cores with `rowsPerCore` rows each have an eighth more to do than cores that
-// share pieces; else 0.
+// Returns the pieces of each core if config.blockDim cores with `rowsPerCore` rows each would have an eighth more to do
+// than cores that share pieces; else 0.
 inline uint64_t SharePieces(uint64_t rows, uint64_t rowsPerCore, uint64_t pieces, uint64_t bytes,
                             const Platform& platform, LaunchConfig& config)
 {

@@ -33,7 +33,7 @@ public:
         vGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(v), perHead * tiling.vHeads);
         pipe.InitBuffer(queueV_, tiling.copyBuffers,
                         tiling.tilePositions * tiling.tileHeads * tiling.stride * sizeof(T));
-        turn_.Init(cos, sin, tiling, back ? -1.0f : 1.0f, pipe);
+        rotary_.Init(cos, sin, tiling, back ? -1.0f : 1.0f, pipe);
     }
 
     __aicore__ inline void Process()
@@ -45,9 +45,9 @@ public:
             const uint32_t headTile = static_cast<uint32_t>(unit % tiling_.headTiles);
             const uint64_t positions = unit / tiling_.headTiles;
             if (headTile < tiling_.qTiles) {
-                Turn(qGm_, positions, {0, tiling_.qHeads, headTile});
+                Rotate(qGm_, positions, {0, tiling_.qHeads, headTile});
             } else if (headTile < tiling_.qTiles + tiling_.kTiles) {
-                Turn(kGm_, positions, {tiling_.qHeads, tiling_.kHeads, headTile - tiling_.qTiles});
+                Rotate(kGm_, positions, {tiling_.qHeads, tiling_.kHeads, headTile - tiling_.qTiles});
             } else {
                 Copy(positions,
                      {tiling_.qHeads + tiling_.kHeads, tiling_.vHeads, headTile - tiling_.qTiles - tiling_.kTiles});
@@ -89,14 +89,14 @@ private:
                 sequence / tiling_.tableInner % tiling_.tables * tiling_.seqLength + start};
     }
 
-    __aicore__ inline void Turn(const AscendC::GlobalTensor<T>& gm, uint64_t positions, const Part& part)
+    __aicore__ inline void Rotate(const AscendC::GlobalTensor<T>& gm, uint64_t positions, const Part& part)
     {
         const Task task = TaskAt(positions, part);
         const uint64_t perHead = tiling_.positions * tiling_.dim;
         if (back_) {
-            turn_.Turn(gm, perHead * part.heads, task.single, qkvGm_, task.packed, task.tile, task.row);
+            rotary_.Rotate(gm, perHead * part.heads, task.single, qkvGm_, task.packed, task.tile, task.row);
         } else {
-            turn_.Turn(qkvGm_, perHead * heads_, task.packed, gm, task.single, task.tile, task.row);
+            rotary_.Rotate(qkvGm_, perHead * heads_, task.packed, gm, task.single, task.tile, task.row);
         }
     }
 
@@ -127,7 +127,7 @@ private:
     QkvRotaryEmbeddingTilingData tiling_;
     bool back_ = false;
     uint64_t heads_ = 0;
-    RotaryTile<T, C, QkvRotaryEmbeddingTilingData> turn_;
+    RotaryTile<T, C, QkvRotaryEmbeddingTilingData> rotary_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queueV_;
     AscendC::GlobalTensor<T> qkvGm_;
     AscendC::GlobalTensor<T> qGm_;

@@ -25,7 +25,7 @@ public:
         elements_ = tiling.positions * tiling.heads * tiling.dim;
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x), elements_);
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), elements_);
-        turn_.Init(cos, sin, tiling, direction, pipe);
+        rotary_.Init(cos, sin, tiling, direction, pipe);
     }
 
     __aicore__ inline void Process()
@@ -34,12 +34,12 @@ public:
         const uint64_t last =
             first + tiling_.unitsPerCore < tiling_.units ? first + tiling_.unitsPerCore : tiling_.units;
         for (uint64_t unit = first; unit < last; ++unit) {
-            Turn(unit);
+            Rotate(unit);
         }
     }
 
 private:
-    __aicore__ inline void Turn(uint64_t unit)
+    __aicore__ inline void Rotate(uint64_t unit)
     {
         const uint64_t headTile = unit % tiling_.headTiles;
         const uint64_t positionTile = unit / tiling_.headTiles;
@@ -55,12 +55,12 @@ private:
         const HeadPlace place = {(position * tiling_.heads + head) * tiling_.dim,
                                  static_cast<uint64_t>(tiling_.heads) * tiling_.dim, tiling_.dim};
         const uint64_t row = sequence / tiling_.tableInner % tiling_.tables * tiling_.seqLength + start;
-        turn_.Turn(xGm_, elements_, place, yGm_, place, tile, row);
+        rotary_.Rotate(xGm_, elements_, place, yGm_, place, tile, row);
     }
 
     RotaryEmbeddingTilingData tiling_;
     uint64_t elements_ = 0;
-    RotaryTile<T, C, RotaryEmbeddingTilingData> turn_;
+    RotaryTile<T, C, RotaryEmbeddingTilingData> rotary_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<T> yGm_;
 };

@@ -162,7 +162,7 @@ def _make_internal_kernels(libraries: list[Path], folder: Path) -> list[Path]:
 
 
 def plugin_failure(environment: Mapping[str, str]) -> str:
-    """Why MindSpore's plugin does not load in this environment; MindSpore stays on the CPU then, without a word.
+    """Say why MindSpore's plugin does not load in this environment; MindSpore stays on the CPU then, without a word.
 
     That is tried once, and kept beside the stubs, which are others for another MindSpore.
     """

@@ -94,7 +94,7 @@ def conv2d(
         weight: Tensor[dtype of x], shape (o, c / groups, k, l), or (o, k, l, c / groups) with "NHWC", as nn.Conv2d
             keeps it.
         bias: Tensor[dtype of x | float32], shape (o,).
-        stride: distance of two places of the kernel, an int or (rows, columns).
+        stride: step between two positions of the kernel, an int or (rows, columns).
         padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right); "same": so many that y has the
             rows and columns of x, divided by the stride and rounded up, of an odd number the larger part below and to
             the right; "valid": none.

@@ -96,7 +96,7 @@ def conv2d_batch_norm(
         mean: Tensor[dtype of gamma], shape (o,).
         variance: Tensor[dtype of gamma], shape (o,); >= 0.
         bias: Tensor[dtype of gamma], shape (o,).
-        stride: distance of two places of the kernel, an int or (rows, columns).
+        stride: step between two positions of the kernel, an int or (rows, columns).
         padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right), "same" or "valid".
         dilation: distance of two elements of the kernel, an int or (rows, columns).
         groups: groups of channels of the convolution; a divisor of c and o.

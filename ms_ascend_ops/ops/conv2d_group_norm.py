@@ -100,7 +100,7 @@ def conv2d_group_norm(
         shift: Tensor[dtype of x], shape (n, o), added at all positions.
         residual: Tensor[dtype of x], shape of y.
         num_groups: groups of channels that are normalized together, a divisor of o.
-        stride: distance of two places of the kernel, an int or (rows, columns).
+        stride: step between two positions of the kernel, an int or (rows, columns).
         padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right), "same" or "valid".
         dilation: distance of two elements of the kernel, an int or (rows, columns).
         groups: groups of channels of the convolution; a divisor of c and o.

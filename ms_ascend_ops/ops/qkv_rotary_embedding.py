@@ -69,7 +69,7 @@ def qkv_rotary_embedding(
     separate_halves: bool = False,
     own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Take the heads of queries, keys and values apart, and turn those of queries and keys.
+    r"""Take the heads of queries, keys and values apart, and rotate those of queries and keys.
 
     .. math::
         q_h = R(\mathrm{qkv}_h), \qquad k_h = R(\mathrm{qkv}_{h + n_q}), \qquad v_h = \mathrm{qkv}_{h + n_q + n_k}

@@ -111,7 +111,7 @@ def rotary_embedding(
     separate_halves: bool = False,
     own_angles: bool | None = None,
 ) -> Tensor:
-    r"""Turn pairs of elements of queries or keys by the angle of their position.
+    r"""Rotate pairs of elements of queries or keys by the angle of their position.
 
     .. math::
         y_1 = x_1 \cos\theta_1 - x_2 \sin\theta_1, \qquad y_2 = x_2 \cos\theta_2 + x_1 \sin\theta_2

@@ -33,6 +33,6 @@ Where it fits:
     scipy(scipy, *tensors, ...)  returns a function without arguments that does the same by SciPy
     onnx(...)      the same for ONNX Runtime: a list of `operators.Node`, whose tensors have the names of the definition
     CANN           {operator of CANN: function}: what CANN has for the same, where its arguments or outputs are
-                   others, so that the definition names no twin. Called as `stock` is; they run on an NPU only
+                   others, so that the definition names no counterpart. Called as `stock` is; they run on an NPU only
     CANN_SHAPE     for `inputs`: a shape that these operators take
 """

@@ -96,7 +96,7 @@ def loops():
 
 
 def launched_with_loops(example, dtype):
-    """Four times: loops are asked for by the first one, and there for the others; the last ones are replayed."""
+    """Four times: loops are recorded by the first one, and there for the others; the last ones are replayed."""
 
     def launches():
         for _ in range(4):
@@ -152,7 +152,7 @@ def test_two_inputs_that_were_one(op, dtype):
 
 
 def test_tensors_that_overlap():
-    """x * sigmoid(x) * x, with one tensor as both inputs: apart or not, each time what is asked for."""
+    """x * sigmoid(x) * x, with one tensor as both inputs: apart or not, each time what was called for."""
     x, up = np.random.default_rng(0).standard_normal((2, 7, 300)).astype(np.float32)
 
     def launches(*gates):

@@ -87,7 +87,7 @@ aclError TakeError(Stream* stream);
 // Drops what has not begun in the device's streams, or in one of them; `milliseconds` 0: waits as long as it takes.
 aclError Abort(uint32_t device, Stream* only, uint32_t milliseconds);
 
-// aclrtSetExceptionInfoCallback.
+// The callback of aclrtSetExceptionInfoCallback gets this.
 struct ExceptionInfo {
     uint32_t task;
     uint32_t stream;

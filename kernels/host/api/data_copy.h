@@ -55,7 +55,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
 
 }  // namespace host
 
-// count elements; as on the chip, whole 32-byte blocks only: bytes behind the last are dropped.
+// Copies `count` elements; as on the chip, whole blocks of 32 bytes: what is behind the last one is dropped.
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count HOST_WHERE)
 {

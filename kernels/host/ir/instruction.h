@@ -93,7 +93,7 @@ private:
     }
 };
 
-// An operation on elements of one type.
+// Makes an operation on elements of one type.
 constexpr Operation OperationOn(ElementType type, Opcode opcode, Layout layout = Layout::CONTIGUOUS)
 {
     return {opcode, type, type, layout};

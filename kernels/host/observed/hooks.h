@@ -234,7 +234,7 @@ inline void ObserveIterate(Where where, MatmulState& matmul, const Product& whol
 {
     ReportProduct(where, ProductCall::ITERATE, matmul, &whole);
 }
-// `first`: the element of `result` that the block begins at.
+// Reports a block; `first` is the element of `result` where it begins.
 template <typename T>
 void ObserveBlock(Where where, MatmulState& matmul, const Product& block, const Product& whole,
                   const GlobalTensor<T>& result, int64_t first)

@@ -89,7 +89,7 @@ HOST_INLINE VH FloatToHalf(VF f)
 
 typedef uint32_t VU __attribute__((vector_size(4 * W)));
 
-// 16 bits to 32 and back. GCC 12 takes five instructions and more for what the machine has one for.
+// Widens 16 bits to 32; Narrow goes back. GCC 12 takes five instructions and more for what the machine has one for.
 HOST_INLINE VU Widen(VH h)
 {
 #if defined(HOST_SIMD_AVX512)

@@ -178,7 +178,8 @@ struct VectorUnit {
     bool takesBlocks;  // of rounded rows
     void (*multiplyPacked[TYPES])(const PackedProduct& product, uint32_t begin, uint32_t end);
     void (*packPanel[TYPES])(const Panel& panel);  // by the type of what it is made of
-    // By the type of the result, and of what is not packed. False: an index is too large, and nothing was read by any.
+    // By the type of the result, and of what is not packed. They return false if an index is too large, and read
+    // nothing.
     bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);
     bool (*multiplySparseRows[TYPES])(const SparseGradWork& work);
     void (*sumDepthwise)(const DepthwiseSums& work);

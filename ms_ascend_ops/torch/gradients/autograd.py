@@ -1,4 +1,4 @@
-"""What `torch.library.register_autograd` takes of an operator, composed or by the names in its definition."""
+"""Makes what `torch.library.register_autograd` takes of an operator, composed or by the names in its definition."""
 
 from __future__ import annotations
 

@@ -72,6 +72,8 @@ def through_activation(call: Call, before: Callable[[], Tensor]) -> Tensor:
         return dy
     if activation == "relu":
         return torch.where(call["y"] > 0, dy, torch.zeros_like(dy))
+    if activation not in ("silu", "gelu", "gelu_tanh"):
+        raise NotImplementedError(f"there is no gradient of the activation {activation!r}")
     z = before()
     if activation == "silu":
         return kernel("silu_mul_grad")(dy, z, torch.ones_like(z))[0]  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ BLOCK = LANES + 1024
 BYTES = 64 * 1024
 LINE = 64
 NEVER = 1 << 60
-LARGE = 1 << 30  # bytes of output with which the next tile is asked for
+LARGE = 1 << 30  # bytes of output with which the next tile is prefetched
 
 FLOATS = np.random.default_rng(0).standard_normal(BYTES // 4).astype(np.float32)
 # Random bits: all exponents, NaN and infinities. Every 16 bits of them are numbers of a kind, too.
@@ -843,7 +843,7 @@ def test_rounding_to_bfloat16_keeps_subnormal_numbers(compiler, source, then, be
 
 
 def test_without_a_compiler_chains_run():
-    """A loop that was asked for and never made."""
+    """A loop that was recorded and never compiled."""
     calls = [load(0, 0, 4000), *(("unary", "Abs", "float32", SLOT * i, 0, 1000) for i in (1, 2)), store(16384, 2, 4000)]
     host_calls().set_loop_threshold(0)
     first = play(calls, FLOATS)

@@ -83,7 +83,7 @@ def lines_asked_for(calls):
 
 
 def lines_of(*begins, size=SIZE, step=SIZE):
-    """Of the tiles that are asked for: from the second on, where a tile lies tells where the next one will."""
+    """Of the tiles that are prefetched: from the second on, where a tile lies tells where the next one will."""
     tile_begins = [begin + step * tile for begin in begins for tile in range(2, TILES + 1)]
     return sorted(line for begin in tile_begins for line in range(begin, begin + size, LINE))
 
@@ -95,7 +95,7 @@ def test_each_line_of_inputs_and_output_once():
 
 
 def test_side_by_side_and_spread_over_both_passes():
-    """Lines that are asked for together wait for each other."""
+    """Lines that are prefetched together wait for each other."""
     lines, _ = lines_asked_for(tiles(1.125, side_by_side()))
     tile = lines[: 3 * SIZE // LINE]
     every = [2 * SIZE + begin + at for at in range(0, SIZE, LINE) for begin in (FIRST, SECOND, OUTPUT)]

@@ -48,7 +48,7 @@ public:
     }
     void SetMatmulConfigParams(int32_t = 1) {}
     int32_t SetBufferSpace(int32_t, int32_t, int32_t) { return 0; }
-    // The page of SetFixSplit: -1 is the only baseK; baseM and baseN are whole fractals.
+    // The page of SetFixSplit says that baseK is -1, and that baseM and baseN are whole fractals.
     int32_t SetFixSplit(int32_t m, int32_t n, int32_t k)
     {
         tiling_.baseM = m;
