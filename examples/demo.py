@@ -292,7 +292,7 @@ def on_device(folder: Path, width: int) -> dict[str, float]:
 def run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+        raise SystemExit(f"{' '.join(command)} failed with code {done.returncode}:\n{done.stderr[-4000:]}")
     return done.stdout
 
 
