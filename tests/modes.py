@@ -94,13 +94,14 @@ def run(mode, function, tensors, *arguments):
 
 
 @contextmanager
-def synchronous():
+def synchronous(value=True):
     """PyNative without the threads that run behind Python, which wait busily: with fewer CPUs than threads most of the
     time of a network goes there. Each operator is tested with them (tests/ops/test_not_worse_than_stock.py). The mode
     that a benchmark leaves behind ends here, too.
     """
-    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
+    before = ms.get_context("pynative_synchronize")
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=value)
     try:
         yield
     finally:
-        ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=False)
+        ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=before)

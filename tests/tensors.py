@@ -6,7 +6,7 @@ from mindspore import Tensor
 
 
 def tensor(values, dtype):
-    return Tensor(np.asarray(values, np.float32)).astype(getattr(ms, dtype))
+    return Tensor(np.asarray(values, np.float32), getattr(ms, dtype))
 
 
 def numpy(value):

@@ -18,7 +18,7 @@ class Norm(nn.Cell):
     def __init__(self, size=HIDDEN, eps=1e-5, dtype=ms.float32):
         super().__init__()
         values = np.random.default_rng(7).uniform(0.5, 1.5, size).astype(np.float32)
-        self.weight = Parameter(Tensor(values).astype(dtype), name="weight")
+        self.weight = Parameter(Tensor(values, dtype), name="weight")
         self.eps = eps
 
 

@@ -1,6 +1,5 @@
 """Formulas as people write them who know nothing of the table of patterns: one form before matching."""
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -201,28 +200,6 @@ CELLS = [
     (SwapOfALinearLayer(None, SWAP.T), *ROTARY),
     (Scores(softmax_by_exp), "softmax", [X], EXPONENTIALS / EXPONENTIALS.sum(-1, keepdims=True)),
 ]
-
-
-class Held(nn.Cell):
-    """The vectors of a norm are the cell's own, and may change."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale, self.shift = Tensor(np.ones(D, np.float32)), Tensor(np.zeros(D, np.float32))
-
-    def construct(self, x):
-        return ops.LayerNorm(-1, -1, EPSILON)(x, self.scale, self.shift)[0]
-
-
-def test_ones_that_pynative_does_not_show():
-    """With its threads MindSpore calls no dispatch for `ops.ones`; a vector that the cell holds is another matter."""
-    ms.set_context(pynative_synchronize=False)
-    x = tensor(X, "float32")
-    assert len(optimize(nn.SequentialCell([Scores(with_ones)]), verify=[x], engines=["cell"]).replaced) == 1
-    network = nn.SequentialCell([Held()])
-    optimize(network, verify=[x], engines=["cell"])
-    network[0].scale = Tensor(np.full(D, 2, np.float32))
-    assert_close(numpy(network(x)), 2 * STANDARD[2], rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def opposite(x, cos, sin):

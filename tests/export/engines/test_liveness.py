@@ -70,7 +70,7 @@ def counted(x):
     return x
 
 
-COUNT = Parameter(tensor(0.0, "float32"), name="count", requires_grad=False)
+COUNT = Parameter(ms.Tensor(0.0, ms.float32), name="count", requires_grad=False)
 
 
 class Owner(nn.Cell):

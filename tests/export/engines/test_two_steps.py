@@ -14,7 +14,6 @@ from examples import llama
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused_ops
 from tests.acceptance import assert_close
-from tests.modes import synchronous
 from tests.small_llama import CONFIG
 
 OPERATORS = {"AddRmsNorm": 4, "FlashAttention": 2, "QkvRotaryEmbedding": 2, "RmsNorm": 1, "Swiglu": 2}
@@ -60,8 +59,7 @@ def fused(request, network, stock, ids, tmp_path_factory):
         return path
     net = llama.LlamaForCausalLM(CONFIG)
     ms.load_param_into_net(net, network.parameters_dict())
-    with synchronous():
-        optimize(net, verify=[[ids]])
+    optimize(net, verify=[[ids]])
     return export_mindir(net, ids, path=path.with_suffix(""))
 
 

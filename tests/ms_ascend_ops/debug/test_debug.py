@@ -11,15 +11,13 @@ from mindspore import Tensor, nn
 from ms_ascend_ops import debug, dispatch, export_mindir
 from ms_ascend_ops.__main__ import main
 from tests.browser import check_in_browser
-from tests.modes import synchronous
 from tests.ms_ascend_ops.debug import networks
 from tests.pages import check_page
 
 
 @pytest.fixture(autouse=True)
-def _synchronous():
-    with synchronous():
-        yield
+def _no_policies():
+    yield
     dispatch.reset()
 
 

@@ -10,13 +10,6 @@ from ms_ascend_ops import debug, export_mindir, optimize_mindir
 from ms_ascend_ops.debug.pairs import pairs
 from tests.export import equivalent_forms
 from tests.export.mindir import change
-from tests.modes import synchronous
-
-
-@pytest.fixture(autouse=True)
-def _synchronous():
-    with synchronous():
-        yield
 
 
 class Decoder(nn.Cell):
@@ -71,13 +64,12 @@ def files(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     random = np.random.default_rng(0)
     x = Tensor(random.standard_normal(shape).astype(np.float32))
-    with synchronous():
-        net = make().set_train(False)
-        for parameter in net.get_parameters():
-            parameter.set_data(Tensor(random.uniform(-0.5, 1, parameter.shape).astype(np.float32)))
-        stock = export_mindir(net, x, path=folder / "stock")
-        optimize_mindir(stock, folder / "optimized.mindir")
-        yield folder / "optimized.mindir", x, debug.of_mindir(stock, [x])
+    net = make().set_train(False)
+    for parameter in net.get_parameters():
+        parameter.set_data(Tensor(random.uniform(-0.5, 1, parameter.shape).astype(np.float32)))
+    stock = export_mindir(net, x, path=folder / "stock")
+    optimize_mindir(stock, folder / "optimized.mindir")
+    return folder / "optimized.mindir", x, debug.of_mindir(stock, [x])
 
 
 def seed(path, which):
