@@ -169,7 +169,7 @@ def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Calla
 
         return through_silu
     if activation not in ("gelu", "gelu_tanh"):
-        raise NotImplementedError(f"there is no gradient of the activation {activation!r}")
+        raise ValueError(f"there is no activation {activation!r}")
     of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")
 
     def through_gelu(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 __all__ = ["LINEAR", "build_linear"]
 
 _BIASED = Op("bias_add", Op("matmul", Any("x"), Any("w")), Any("b"))
-# As mint.nn.Linear and, with a bias, nn.Dense have it.
+# mint.nn.Linear is the first form; an nn.Dense with a bias is one of the others.
 LINEAR = OneOf(Op("linear", Any("y")), _BIASED, Op("reshape", _BIASED))
 
 

@@ -167,7 +167,7 @@ def build_plain_layer_norm(m: Match) -> Fused | Skip | None:
     """`layer_norm` with ones and zeros."""
     x = m["x"]
     axes = _normalized_axes(m, x.shape)
-    # Of a whole tensor, which is one row, a scale and a shift would be as large as the tensor.
+    # A whole tensor is one row: its scale and its shift would be as large as the tensor itself.
     if not axes or axes != set(range(-len(axes), 0)) or (x.shape and len(axes) > 1 and len(axes) == len(x.shape)):
         return None
     return _plain(m, len(axes), {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)

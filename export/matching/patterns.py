@@ -81,7 +81,7 @@ def _rows() -> Iterator[Row]:
     yield Row("GeGLU", "gelu_mul", gates.gated(gates.any_gelu), gates.build_gelu_mul)
     yield Row("linear + activation", "matmul", gates.ACTIVATED, build_linear(gates.simple_activation), "O3")
     yield Row("linear + activation", "matmul", gates.GELU_OF_PRODUCT, build_linear(gates.gelu_activation), "O3")
-    # That of mint.nn.Linear takes a CPU some 4 ms whatever its size; an nn.Dense with a bias is two to four operators.
+    # mint.nn.Linear takes a CPU some 4 ms whatever its size; an nn.Dense with a bias is two to four operators.
     yield Row("linear layer", "matmul", LINEAR, build_linear(None), "O3")
     yield Row("convolution", "conv2d", gates.ACTIVATED, build_convolution(gates.simple_activation), "O3")
     yield Row("convolution", "conv2d", gates.GELU_OF_PRODUCT, build_convolution(gates.gelu_activation), "O3")

@@ -268,7 +268,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     }
     const bool groupSums = demand.groupSums && tiling.channelsLast == 0;
 
-    // As many groups as fit are taken, with values for all channels and pieces: whole samples, or parts of one.
+    // A tile takes as many groups as fit, with values for all channels and pieces: whole samples, or parts of one.
     const uint64_t groupValues = std::max(tiling.groupChannels, groupSums ? tiling.sumPieces : 1u);
     tiling.tileChannels = std::min(tiling.groupChannels, COMBINE_ELEMENTS);
     tiling.groupStride = static_cast<uint32_t>(std::min<uint64_t>(RoundUp(groupValues, 16), COMBINE_ELEMENTS));

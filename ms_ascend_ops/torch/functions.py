@@ -51,7 +51,8 @@ _rotary_embedding = _function("rotary_embedding")
 def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: int = 1) -> tuple[Tensor, Tensor]:
     """gamma and beta, ones and zeros in place of None; without both, of the sizes of the last axes of x."""
     if gamma is None:
-        if beta is None and not 0 < axes <= x.ndim:
+        is_number = isinstance(axes, int) and not isinstance(axes, bool)
+        if beta is None and x.ndim > 0 and not (is_number and 0 < axes <= x.ndim):
             raise ValueError(f"axes must be a number of axes that x has, from 1 to {x.ndim}, not {axes}")
         gamma = x.new_ones(x.shape[-axes:]) if beta is None else torch.ones_like(beta)
     return gamma, torch.zeros_like(gamma) if beta is None else beta

@@ -52,8 +52,8 @@ def agreement(example, dtype):
     changed = [launch.inputs[inputs.index(name)] for name in example.signature.writes]
     found = {"kernel": _bits([*launch.outputs, *changed]) == expected, "PyTorch": True}
 
-    counterpart = OnnxExample(example.name, example.variant)
-    found["ONNX Runtime"] = _bits(run(start(counterpart.model(dtype)), given(counterpart, dtype))) == expected
+    of_onnx = OnnxExample(example.name, example.variant)
+    found["ONNX Runtime"] = _bits(run(start(of_onnx.model(dtype)), given(of_onnx, dtype))) == expected
 
     of_mindspore = flat(example.of_mindspore(dtype))
     values = [(a.float() if dtype == "bfloat16" else a).numpy() for a in example.of_torch(dtype)]

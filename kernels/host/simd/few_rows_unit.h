@@ -42,7 +42,6 @@ constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4
                                                          : 3;
 
 constexpr uint32_t CACHE_LINE = 64;
-constexpr int L2_CACHE = 2;  // as __builtin_prefetch counts
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
 // ones it does.
 // Rows of 128 floats of 8 heads are 4 KiB apart: eight of them fill the ways of their sets in the L1 cache. The more
@@ -133,7 +132,7 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
 // Adds `depth` products to N vectors of M rows of c, or to nothing; with PART there are `columns` of them.
 template <class TERMS, uint32_t M, uint32_t N, bool PART>
 HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t first, uint32_t depth,
-                             [[maybe_unused]] uint32_t columns)
+                             uint32_t columns)
 {
     const auto lanes = [&](uint32_t vector) {
         return std::min<uint32_t>(W, columns - std::min<uint32_t>(columns, vector * W));

@@ -81,7 +81,6 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
 {
     constexpr uint32_t STEP = GROUP / PER_BYTE;
     constexpr uint32_t AHEAD = 4096;
-    constexpr int L2_CACHE = 2;  // the L1 data cache waits for fewer lines at once
     // Numbers of 8 bits take so little time that prefetches of each line would hold up the CPU's own. One thread of a
     // Zen 4, GB/s without, of each and of every other line: 8 bits 20, 20 and 25, 4 bits 15, 21 and 17.
     constexpr uint32_t LINES = PER_BYTE == 1 ? 128 : 64;

@@ -73,7 +73,7 @@ def through_activation(call: Call, before: Callable[[], Tensor]) -> Tensor:
     if activation == "relu":
         return torch.where(call["y"] > 0, dy, torch.zeros_like(dy))
     if activation not in ("silu", "gelu", "gelu_tanh"):
-        raise NotImplementedError(f"there is no gradient of the activation {activation!r}")
+        raise ValueError(f"there is no activation {activation!r}")
     z = before()
     if activation == "silu":
         return kernel("silu_mul_grad")(dy, z, torch.ones_like(z))[0]  # type: ignore[no-any-return]
