@@ -16,7 +16,6 @@ attributes after the tensors; shapes and dtypes are inferred by the kernel libra
 
 from __future__ import annotations
 
-import linecache
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 
-from ms_ascend_ops import ascend, registry
+from ms_ascend_ops import ascend, bprops, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
 from ms_ascend_ops.definitions.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
@@ -53,7 +52,6 @@ _PYNATIVE_CALL = threading.RLock()
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
 
-# Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
 
 # The registration information of an aclnn operator names an attribute's type so; a choice is the index of its text.
@@ -90,8 +88,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # A node takes these after its tensors: the functions of CANN take attributes so, the library does not.
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
-        self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
-        bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
+        self._recorded_bprop = bprop and bprops.of_node(bprop, signature, self.given, self.given, 0)
+        bprop = bprop and bprops.of_node(bprop, signature, self.given, self._inputs, len(self.constants))
         self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
@@ -230,8 +228,10 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
     Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
     that is absent is None, here and in the call of the primitive, and in the bprop, whose gradient of it is not used.
-    Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
-    absent as `has_<input>`.
+
+    The bprop follows from the names in the definition: it calls the gradient kernel, or says that there is none. Where
+    names do not tell, `bprop` makes it from the primitive of the gradient kernel. Without such a kernel it may be
+    `composed` of other operators, by the attributes, which say what is absent as `has_<input>`.
 
     A function of an operator asks with its parameters alone. With anything that it computed, MindSpore 2.7 and 2.8 may
     leave the selector in the graph, which has no gradient then (`FAULTS` of mindspore_versions.py).
@@ -245,7 +245,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def __init__(
         self,
         name: str,
-        bprop: Bprop | None = None,
+        bprop: Callable[[Any], Bprop] | None = None,
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
@@ -342,19 +342,26 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def _make_kernel(
         self, absent: tuple[str, ...], attributes: dict[str, Any], version: LibraryVersion | None = None
     ) -> Callable[..., Any]:
-        bprop = self._bprop
-        gradient = registry.op_spec(self.signature.name).gradient
         presence = {f"has_{name}": False for name in absent}
-        if bprop is not None and gradient is not None:
-            bprop = bprop(_kernel(gradient, attributes | presence, version))
-        if self._composed is not None:
-            bprop = self._composed(attributes | {f"has_{name}": name not in absent for _, name in self._optional})
+        bprop = self._make_bprop(absent, attributes, version)
         given = self.signature.given(presence)
         check_tensors = partial(self._check_tensors, tuple(attributes.values()), given)
         return _applied(
             self.signature,
             FusedPrimitive(self.signature, attributes | presence, bprop, self._rule, check_tensors, version),
         )
+
+    def _make_bprop(
+        self, absent: tuple[str, ...], attributes: dict[str, Any], version: LibraryVersion | None
+    ) -> Bprop | None:
+        spec = registry.op_spec(self.signature.name)
+        if self._composed is not None:
+            return self._composed(attributes | {f"has_{name}": name not in absent for _, name in self._optional})
+        if spec.gradient is not None:
+            of_inputs = _kernel(spec.gradient, attributes | {f"has_{name}": False for name in absent}, version)
+            return bprops.by_names(spec, of_inputs, absent) if self._bprop is None else self._bprop(of_inputs)
+        # MindSpore differentiates around an operator that only writes.
+        return None if self.signature.writes else bprops.refusing(spec)
 
     def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Routed:
         """Return what asks a router who answers a call."""
@@ -468,43 +475,6 @@ def _reg_info(signature: registry.Signature) -> dict[str, Any]:
         info.dtype_format(*[(dtype, "DefaultFormat") for dtype in dtypes])
     result: dict[str, Any] = info.target("Ascend").get_op_info()
     return result
-
-
-_WRITTEN: dict[str, int] = {}  # sources of functions that are written here, numbered
-
-
-def _bprop_of_node(
-    bprop: Callable[..., Any],
-    signature: registry.Signature,
-    given: tuple[registry.TensorSpec, ...],
-    takes: tuple[registry.TensorSpec, ...],
-    constants: int,
-) -> Callable[..., Any]:
-    """A bprop of all inputs for a node that `takes` others, or some twice, and constants, which have no gradient.
-
-    MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
-    """
-    if takes == signature.inputs and not constants:
-        return bprop
-    names = [f"x{i}" for i in range(len(takes))]
-    parameters = [*names, *[f"c{i}" for i in range(constants)], "out", "dout"]
-    passed = [names[takes.index(tensor)] if tensor in given else "None" for tensor in signature.inputs]
-    gradients = [f"dx[{passed.index(name)}]" if name in passed else "0" for name in names]
-    source = (
-        "def make(original):\n"
-        f"    def bprop({', '.join(parameters)}):\n"
-        f"        dx = original({', '.join([*passed, 'out', 'dout'])})\n"
-        f"        return ({', '.join([*gradients, *['0'] * constants])},)\n"
-        "    return bprop\n"
-    )
-    # MindSpore logs an error at each call for a name that is no path. So it is this file, each time by another path.
-    folder, _, file = __file__.rpartition("/")
-    name = folder + "/." * (1 + _WRITTEN.setdefault(source, len(_WRITTEN))) + f"/{file}"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {"__name__": __name__}
-    exec(compile(source, name, "exec"), scope)
-    made: Callable[..., Any] = scope["make"](bprop)
-    return made
 
 
 def _counterpart(operator: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:

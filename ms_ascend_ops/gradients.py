@@ -13,7 +13,6 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, ops
 
-from ms_ascend_ops import registry
 from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.mindspore_versions import ones_like, zeros_like
 
@@ -23,7 +22,6 @@ __all__ = [
     "gradient_of_activation",
     "needs_gradient",
     "or_zeros",
-    "refuse_gradient",
     "reshaped",
     "size_of",
     "sum_to_shape_of",
@@ -89,17 +87,6 @@ def or_zeros(result: Tensor, summed: Tensor) -> Tensor:
     if size == 0:
         return zeros_like(result)
     return ops.where(ops.prod(ops.TensorShape()(summed)) > 0, result, zeros_like(result))
-
-
-# Runs in Python, also while a graph is compiled.
-@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def refuse_gradient(op: str) -> None:
-    """Refuse, from the bprop of an operator that has no gradient.
-
-    Raises:
-        RuntimeError: always.
-    """
-    raise RuntimeError(f"{op}: {registry.op_spec(op).no_gradient}")
 
 
 def _broadcast_product(tensor: Tensor, factor: Tensor) -> Tensor:

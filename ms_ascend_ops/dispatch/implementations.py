@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,6 @@ def built_in(operator: str) -> tuple[Implementation, ...]:
 
 
 def _composition(operator: str) -> Callable[..., Any] | None:
-    from ms_ascend_ops.dispatch import compositions  # noqa: PLC0415 - needs MindSpore
-
-    return compositions.COMPOSITIONS.get(operator)
+    # The module of an operator, which needs MindSpore; `ops.rms_norm` is the function.
+    module = import_module(f"ms_ascend_ops.ops.{operator}")
+    return getattr(module, "composition", None)

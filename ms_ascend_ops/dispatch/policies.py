@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.measurements import Measurements
 from ms_ascend_ops.dispatch.sequential import SignTest
@@ -68,7 +69,13 @@ class Policy:
     """Names the implementations that are to answer a call, best first. Others follow in their own order."""
 
     timed = False  # whether `took` wants to know how long a call took
-    settled = True  # whether calls with equal shapes and dtypes have the same order, until something changes
+    is_stable = True  # whether calls with equal shapes and dtypes have the same order, until something changes
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "settled" in vars(cls):
+            warn_renamed(f"{cls.__qualname__}.settled", "is_stable")
+            cls.is_stable = vars(cls)["settled"]
 
     def check(self, operator: str, versions: list[str]) -> None:
         """Check that the operator has the implementations that the policy names.
@@ -233,7 +240,7 @@ class AB(Policy):
     promote: bool = True
     seed: int = 0
     timed = True
-    settled = False
+    is_stable = False
     verdict: str = field(default="", init=False)  # "", "faster", "slower", "no difference" or "wrong"
     differences: list[float] = field(default_factory=list, init=False)  # ULP, of each compared call
     calls: dict[str, int] = field(default_factory=dict, init=False)

@@ -243,7 +243,7 @@ class Route:
         if form in self._orders:
             return self._orders[form]
         order = policy.order(self, form, tensors)
-        if policy.settled and self._generation == self._table.generation:
+        if policy.is_stable and self._generation == self._table.generation:
             self._orders[form] = order
         return order
 

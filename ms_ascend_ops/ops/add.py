@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import Selector
@@ -9,11 +10,14 @@ from ms_ascend_ops.custom import Selector
 __all__ = ["add"]
 
 
-def _bprop(x, y, out, dout):  # type: ignore[no-untyped-def]
-    return dout, dout
+def _bprop(attributes):  # type: ignore[no-untyped-def]
+    def bprop(x, y, out, dout):  # type: ignore[no-untyped-def]
+        return dout, dout
+
+    return bprop
 
 
-_select = Selector("add", _bprop)
+_select = Selector("add", composed=_bprop)
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
@@ -41,3 +45,8 @@ def add(x: Tensor, y: Tensor) -> Tensor:
     Source: CANN's Add; every introduction to Ascend C.
     """
     return _select(x, y)(x, y)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, y: Tensor) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    return (x.astype(ms.float32) + y.astype(ms.float32)).astype(x.dtype)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors
+from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.ops.add import composition as add_composition
+from ms_ascend_ops.ops.layer_norm import composition as layer_norm_composition
 from ms_ascend_ops.ops.layer_norm import scale_and_shift
 
 __all__ = ["add_layer_norm"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x1, x2, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
-        dx, dgamma, dbeta = grad(dout[0], dout[1], dout[2], dout[3], out[3], out[1], out[2], gamma)
-        return dx, dx, dgamma, dbeta
-
-    return bprop
-
-
-_select = Selector("add_layer_norm", _bprop)
+_select = Selector("add_layer_norm")
 
 
 def _call(x1: Tensor, x2: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -65,3 +56,10 @@ def add_layer_norm(
     """
     gamma, beta = scale_and_shift(x1, gamma, beta)
     return _call(x1, x2, gamma, beta, epsilon)
+
+
+def composition(x1: Tensor, x2: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    x = add_composition(x1, x2)
+    y, mean, rstd = layer_norm_composition(x, gamma, beta, epsilon)
+    return y, mean, rstd, x

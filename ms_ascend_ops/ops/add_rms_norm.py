@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors
+from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.ops.add import composition as add_composition
+from ms_ascend_ops.ops.rms_norm import composition as rms_norm_composition
 
 __all__ = ["add_rms_norm"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x1, x2, gamma, out, dout):  # type: ignore[no-untyped-def]
-        dx, dgamma = grad(dout[0], dout[1], dout[2], out[2], out[1], gamma)
-        return dx, dx, dgamma
-
-    return bprop
-
-
-_select = Selector("add_rms_norm", _bprop)
+_select = Selector("add_rms_norm")
 
 
 def add_rms_norm(
@@ -59,3 +50,10 @@ def add_rms_norm(
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's AddRmsNorm.
     """
     return _select(x1, x2, gamma, epsilon, scheme)(x1, x2, gamma)  # type: ignore[no-any-return]
+
+
+def composition(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float, scheme: str) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    x = add_composition(x1, x2)
+    y, rstd = rms_norm_composition(x, gamma, epsilon, scheme)
+    return y, rstd, x

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors
+from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import or_zeros
-from ms_ascend_ops.mindspore_versions import zeros_like
 
 __all__ = ["cross_entropy"]
-
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(logits, labels, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], logits, labels, out[1]), zeros_like(labels)
-
-    return bprop
 
 
 # Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
@@ -30,7 +21,7 @@ def _reduction(reduction: str) -> str:
     return reduction
 
 
-_select = Selector("cross_entropy", _bprop)
+_select = Selector("cross_entropy")
 
 
 def _call(logits: Tensor, labels: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
@@ -74,3 +65,16 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
         return or_zeros(loss.sum(), loss)
     counted = (labels != ignore_index).astype(ms.float32)
     return or_zeros(loss.sum(), loss) / or_zeros(counted.sum(), counted)
+
+
+def composition(logits: Tensor, labels: Tensor, ignore_index: int) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values = logits.astype(ms.float32)
+    largest = values.max(-1, keepdims=True)
+    log_sum = stock.log(stock.exp(values - largest).sum(-1))
+    kept = labels != ignore_index
+    places = stock.select(kept, labels, stock.zeros_like(labels)).expand_dims(-1)
+    chosen = stock.gather_elements(values, values.ndim - 1, places).squeeze(-1)
+    largest = largest.squeeze(-1)
+    loss = log_sum - (chosen - largest)
+    return stock.select(kept, loss, stock.zeros_like(loss)), largest + log_sum

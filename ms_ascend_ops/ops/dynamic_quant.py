@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import Tensors
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["dynamic_quant"]
 
-
-def _bprop(x, smooth_scales, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("dynamic_quant")
-    return x, smooth_scales
-
-
-_select = Selector("dynamic_quant", _bprop)
+_select = Selector("dynamic_quant")
 
 
 def dynamic_quant(x: Tensor, smooth_scales: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -40,3 +36,15 @@ def dynamic_quant(x: Tensor, smooth_scales: Tensor | None = None) -> tuple[Tenso
     numbers mean nothing. An empty x gives empty results. It is what CANN's DynamicQuant computes.
     """
     return _select(x, smooth_scales)(x, smooth_scales)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, smooth_scales: Tensor | None) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values = x.astype(ms.float32)
+    if smooth_scales is not None:
+        values = values * smooth_scales.astype(ms.float32)
+    scale = values.abs().max(-1, keepdims=True) / 127.0
+    quotient = stock.round(values / scale)
+    # A row of zeros, or one whose scale is not finite, is zeros.
+    y = stock.select(stock.isfinite(quotient), quotient, stock.zeros_like(quotient)).astype(ms.int8)
+    return y, scale.squeeze(-1)

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import Tensors
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, or_zeros, sum_to_shape_of
 from ms_ascend_ops.mindspore_versions import zeros_like
@@ -158,3 +159,45 @@ def flash_attention(
     if isinstance(mask, Tensor):
         mask = _additive(mask)
     return _call(query, key, value, mask, scale, causal, window, layout)
+
+
+def composition(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    causal: bool,
+    window: int,
+    layout: str,
+) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    q, k, v = query.astype(ms.float32), key.astype(ms.float32), value.astype(ms.float32)
+    if layout == "BSND":
+        q, k, v = q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2)
+    shared = q.shape[1] // k.shape[1]
+    if shared > 1:
+        k, v = stock.repeat_interleave(k, shared, 1), stock.repeat_interleave(v, shared, 1)
+    scores = stock.matmul(q, k.swapaxes(-1, -2)) * scale
+    if mask is not None:
+        scores = scores + mask.astype(ms.float32)
+    queries, keys = scores.shape[-2], scores.shape[-1]
+    # A key lies so far behind the query, whose last one sees the last key.
+    behind = stock.arange(queries).expand_dims(1) + (keys - queries) - stock.arange(keys).expand_dims(0)
+    hidden = stock.zeros((queries, keys), ms.float32)
+    if causal:
+        hidden = stock.select(behind < 0, stock.full_like(hidden, float("-inf")), hidden)
+    if window > 0:
+        hidden = stock.select(behind >= window, stock.full_like(hidden, float("-inf")), hidden)
+    if causal or window > 0:
+        scores = scores + hidden
+    largest = scores.max(-1, keepdims=True)
+    # A query that sees no key gets zeros.
+    blind = largest == float("-inf")
+    weights = stock.exp(scores - stock.select(blind, stock.zeros_like(largest), largest))
+    total = weights.sum(-1, keepdims=True)
+    out = stock.matmul(weights / stock.select(blind, stock.ones_like(total), total), v)
+    lse = (largest + stock.log(total)).squeeze(-1)
+    if layout == "BSND":
+        out = out.swapaxes(1, 2)
+    return out.astype(query.dtype), lse

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import gelu_in_float32
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["geglu"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, out, dout):  # type: ignore[no-untyped-def]
-        return (grad(dout, x),)
-
-    return bprop
-
-
-_select = Selector("geglu", _bprop)
+_select = Selector("geglu")
 
 
 def geglu(x: Tensor, axis: int = -1, activate_left: bool = False, approximate: str = "none") -> Tensor:
@@ -51,3 +43,10 @@ def geglu(x: Tensor, axis: int = -1, activate_left: bool = False, approximate: s
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's GeGluV3.
     """
     return _select(x, axis, activate_left, approximate)(x)
+
+
+def composition(x: Tensor, axis: int, activate_left: bool, approximate: str) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    left, right = stock.chunk(x.astype(ms.float32), 2, axis)
+    gate, up = (left, right) if activate_left else (right, left)
+    return (gelu_in_float32(gate, approximate) * up).astype(x.dtype)

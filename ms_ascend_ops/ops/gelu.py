@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import gelu_in_float32
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["gelu"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, out, dout):  # type: ignore[no-untyped-def]
-        return (grad(dout, x),)
-
-    return bprop
-
-
-_select = Selector("gelu", _bprop)
+_select = Selector("gelu")
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -49,3 +40,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; CANN's Gelu.
     """
     return _select(x, approximate)(x)
+
+
+def composition(x: Tensor, approximate: str) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    return gelu_in_float32(x.astype(ms.float32), approximate).astype(x.dtype)

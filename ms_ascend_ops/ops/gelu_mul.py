@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import gelu_in_float32
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["gelu_mul"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(gate, up, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout, gate, up)
-
-    return bprop
-
-
-_select = Selector("gelu_mul", _bprop)
+_select = Selector("gelu_mul")
 
 
 def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
@@ -48,3 +39,8 @@ def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's GeluMul.
     """
     return _select(gate, up, approximate)(gate, up)
+
+
+def composition(gate: Tensor, up: Tensor, approximate: str) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    return (gelu_in_float32(gate.astype(ms.float32), approximate) * up.astype(ms.float32)).astype(gate.dtype)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors, activated
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["group_norm"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma, beta)
-
-    return bprop
-
-
-_select = Selector("group_norm", _bprop)
+_select = Selector("group_norm")
 
 
 def group_norm(
@@ -72,3 +64,24 @@ def group_norm(
     """
     select = _select(x, gamma, beta, num_groups, epsilon, activation, data_format)
     return select(x, gamma, beta)  # type: ignore[no-any-return]
+
+
+def composition(
+    x: Tensor, gamma: Tensor, beta: Tensor, num_groups: int, epsilon: float, activation: str, data_format: str
+) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values = x.astype(ms.float32)
+    last = data_format == "NHWC"
+    if last:
+        values = values.swapaxes(1, -1)
+    rows = values.reshape(x.shape[0], num_groups, -1)
+    mean = rows.mean(-1, keep_dims=True)
+    centred = rows - mean
+    rstd = stock.rsqrt((centred * centred).mean(-1, keep_dims=True) + epsilon)
+    across = (1, -1) + (1,) * (x.ndim - 2)
+    y = (centred * rstd).reshape(values.shape)
+    y = y * gamma.astype(ms.float32).reshape(across) + beta.astype(ms.float32).reshape(across)
+    y = activated(y, activation)
+    if last:
+        y = y.swapaxes(1, -1)
+    return y.astype(x.dtype), mean.reshape(x.shape[0], num_groups), rstd.reshape(x.shape[0], num_groups)

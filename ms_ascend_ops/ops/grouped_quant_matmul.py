@@ -5,17 +5,11 @@ from __future__ import annotations
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["grouped_quant_matmul"]
 
 
-def _bprop(x, weight, scale, group_list, pertoken_scale, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("grouped_quant_matmul")
-    return x, weight, scale, group_list, pertoken_scale
-
-
-_select = Selector("grouped_quant_matmul", _bprop)
+_select = Selector("grouped_quant_matmul")
 
 
 def grouped_quant_matmul(

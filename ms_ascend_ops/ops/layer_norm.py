@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import mindspore as ms
-from mindspore import Tensor, ops
+from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors
+from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.mindspore_versions import ones_like, zeros_like
 
 __all__ = ["layer_norm"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma, beta)
-
-    return bprop
-
-
-_select = Selector("layer_norm", _bprop)
+_select = Selector("layer_norm")
 
 
 def _call(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, activation: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,7 +24,7 @@ def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: 
     if gamma is None and beta is None and isinstance(x, Tensor) and len(x.shape) > 0:
         if isinstance(axes, bool) or not isinstance(axes, int) or not 0 < axes <= len(x.shape):
             raise ValueError(f"axes must be a number of axes that x has, from 1 to {len(x.shape)}, not {axes}")
-        gamma = ops.ones(x.shape[-axes:], ms.float32)
+        gamma = stock.ones(x.shape[-axes:], ms.float32)
     if gamma is None and beta is not None:
         gamma = ones_like(beta)
     if beta is None and gamma is not None:
@@ -88,3 +79,14 @@ def layer_norm(
     """
     gamma, beta = scale_and_shift(x, gamma, beta, axes)
     return _call(x, gamma, beta, epsilon, activation)
+
+
+def composition(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, activation: str = "none") -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values, axes = x.astype(ms.float32), tuple(range(x.ndim - gamma.ndim, x.ndim))
+    mean = values.mean(axes, keep_dims=True)
+    centred = values - mean
+    rstd = stock.rsqrt((centred * centred).mean(axes, keep_dims=True) + epsilon)
+    y = centred * rstd * gamma.astype(ms.float32) + beta.astype(ms.float32)
+    y = stock.relu(y) if activation == "relu" else y
+    return y.astype(x.dtype), mean, rstd

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
+from ms_ascend_ops.compositions import gelu_in_float32
 from ms_ascend_ops.custom import Selector, kernel
-from ms_ascend_ops.ops.linear_silu_mul import gated_products_bprop
+from ms_ascend_ops.ops.linear_silu_mul import gate_and_up, gated_products_bprop
 
 __all__ = ["linear_gelu_mul"]
 
@@ -44,3 +45,9 @@ def linear_gelu_mul(x: Tensor, gate_weight: Tensor, up_weight: Tensor, approxima
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
     """
     return _select(x, gate_weight, up_weight, approximate)(x, gate_weight, up_weight)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, gate_weight: Tensor, up_weight: Tensor, approximate: str) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    gate, up = gate_and_up(x, gate_weight, up_weight)
+    return (gelu_in_float32(gate, approximate) * up).astype(x.dtype)

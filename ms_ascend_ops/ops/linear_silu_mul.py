@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import Tensors
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import as_rows, reshaped
 
@@ -66,3 +69,14 @@ def linear_silu_mul(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
     """
     return _select(x, gate_weight, up_weight)(x, gate_weight, up_weight)  # type: ignore[no-any-return]
+
+
+def gate_and_up(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensors:
+    values = x.astype(ms.float32)
+    return tuple(stock.matmul(values, weight.astype(ms.float32).swapaxes(0, 1)) for weight in (gate_weight, up_weight))
+
+
+def composition(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    gate, up = gate_and_up(x, gate_weight, up_weight)
+    return (gate * stock.sigmoid(gate) * up).astype(x.dtype)

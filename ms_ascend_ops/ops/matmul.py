@@ -7,7 +7,9 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import activated
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import as_dtype, as_rows, gradient_of_activation
 from ms_ascend_ops.mindspore_versions import ones_like
@@ -84,3 +86,16 @@ def matmul(
     """
     select = _select(x, weight, bias, transpose_x, transpose_weight, activation)
     return select(x, weight, bias)  # type: ignore[no-any-return]
+
+
+def composition(
+    x: Tensor, weight: Tensor, bias: Tensor | None, transpose_x: bool, transpose_weight: bool, activation: str
+) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    left, right = x.astype(ms.float32), weight.astype(ms.float32)
+    y = stock.matmul(
+        left.swapaxes(-1, -2) if transpose_x else left, right.swapaxes(-1, -2) if transpose_weight else right
+    )
+    if bias is not None:
+        y = y + bias.astype(ms.float32)
+    return activated(y, activation).astype(x.dtype)

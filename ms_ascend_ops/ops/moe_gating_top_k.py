@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from mindspore import Tensor
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
-from ms_ascend_ops.mindspore_versions import zeros_like
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["moe_gating_top_k"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, bias, out, dout):  # type: ignore[no-untyped-def]
-        dbias = bias if bias is None else zeros_like(bias)
-        return grad(dout[0], x, out[1]), dbias
-
-    return bprop
-
-
-_select = Selector("moe_gating_top_k", _bprop)
+_select = Selector("moe_gating_top_k")
 
 
 def moe_gating_top_k(

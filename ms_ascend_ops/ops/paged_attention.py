@@ -5,17 +5,11 @@ from __future__ import annotations
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["paged_attention"]
 
 
-def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("paged_attention")
-    return query, key_cache, value_cache, block_tables, context_lengths
-
-
-_select = Selector("paged_attention", _bprop)
+_select = Selector("paged_attention")
 
 
 def _call(

@@ -9,9 +9,11 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import Tensors
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, size_of
 from ms_ascend_ops.mindspore_versions import zeros_like
+from ms_ascend_ops.ops.rotary_embedding import composition as rotary_embedding_composition
 from ms_ascend_ops.ops.rotary_embedding import renamed_halves, table_gradients
 
 __all__ = ["qkv_rotary_embedding"]
@@ -117,3 +119,27 @@ def qkv_rotary_embedding(
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
     return _call(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, separate_halves)
+
+
+def composition(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_heads: int,
+    k_heads: int,
+    v_heads: int,
+    mode: str,
+    layout: str,
+    rotary_dim: int,
+    separate_halves: bool,
+) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    rotated = q_heads + k_heads
+    q = rotary_embedding_composition(qkv[:, :, :q_heads], cos, sin, 1, mode, rotary_dim, separate_halves)
+    k = rotary_embedding_composition(qkv[:, :, q_heads:rotated], cos, sin, 1, mode, rotary_dim, separate_halves)
+    v = qkv[:, :, rotated:]
+    if layout == "BSND":
+        return q, k, v
+    # Stock MindSpore does not transpose bfloat16 on a CPU.
+    q, k, v = (x.astype(ms.float32).swapaxes(1, 2).astype(qkv.dtype) for x in (q, k, v))
+    return q, k, v

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["quant_matmul"]
 
-
-def _bprop(x, weight, scale, pertoken_scale, bias, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("quant_matmul")
-    return x, weight, scale, pertoken_scale, bias
-
-
-_select = Selector("quant_matmul", _bprop)
+_select = Selector("quant_matmul")
 
 
 def quant_matmul(
@@ -47,3 +42,13 @@ def quant_matmul(
     """
     select = _select(x, weight, scale, pertoken_scale, bias)
     return select(x, weight, scale, pertoken_scale, bias)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, weight: Tensor, scale: Tensor, pertoken_scale: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    y = stock.matmul(x.astype(ms.float32), weight.astype(ms.float32).swapaxes(0, 1)) * scale.astype(ms.float32)
+    if pertoken_scale is not None:
+        y = y * pertoken_scale.expand_dims(-1)
+    if bias is not None:
+        y = y + bias
+    return y.astype(scale.dtype)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.compositions import Tensors
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["rms_norm"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, gamma, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], dout[1], x, out[1], gamma)
-
-    return bprop
-
-
-_select = Selector("rms_norm", _bprop)
+_select = Selector("rms_norm")
 
 
 def rms_norm(
@@ -56,3 +48,13 @@ def rms_norm(
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's RmsNorm.
     """
     return _select(x, gamma, epsilon, scheme)(x, gamma)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, gamma: Tensor, epsilon: float, scheme: str) -> Tensors:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values, scale = x.astype(ms.float32), gamma.astype(ms.float32)
+    rstd = stock.rsqrt((values * values).mean(-1, keep_dims=True) + epsilon)
+    if scheme == "one_plus_gamma":
+        return (values * rstd * (1.0 + scale)).astype(x.dtype), rstd
+    normal = (values * rstd).astype(x.dtype).astype(ms.float32)
+    return (normal * scale).astype(x.dtype), rstd

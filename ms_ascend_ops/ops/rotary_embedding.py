@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import Tensors
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.deprecation import warn_renamed
 from ms_ascend_ops.gradients import needs_gradient, or_zeros, size_of
@@ -200,3 +201,35 @@ def apply_rotary_pos_emb(
         rotary_embedding(q, cos, sin, mode, layout, rotary_dim, separate_halves),
         rotary_embedding(k, cos, sin, mode, layout, rotary_dim, separate_halves),
     )
+
+
+def halves_of_pairs(values: Tensor, mode: str) -> Tensors:
+    """First and second elements of the pairs."""
+    half = values.shape[-1] // 2
+    return (values[..., :half], values[..., half:]) if mode == "half" else (values[..., 0::2], values[..., 1::2])
+
+
+def composition(
+    x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, separate_halves: bool
+) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    rotated = rotary_dim or x.shape[-1]
+    tables = []
+    for given in (cos, sin):
+        table = given.astype(ms.float32)
+        between = (1,) * (x.ndim - seq_axis - 2)
+        table = table.reshape(table.shape[:-1] + between + (table.shape[-1],))
+        if table.shape[-1] == rotated:  # a value for either element of a pair
+            of_first, of_second = halves_of_pairs(table, mode)
+            tables.append((of_first, of_second if separate_halves else of_first))
+        else:
+            tables.append((table, table))
+    (cos1, cos2), (sin1, sin2) = tables
+    values = x.astype(ms.float32)
+    head = values[..., :rotated]
+    first, second = halves_of_pairs(head, mode)
+    both = (first * cos1 - second * sin1, second * cos2 + first * sin2)
+    y = stock.cat(both, -1) if mode == "half" else stock.stack(both, -1).reshape(head.shape)
+    if rotated < x.shape[-1]:
+        y = stock.cat((y, values[..., rotated:]), -1)
+    return y.astype(x.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
@@ -61,3 +62,12 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor
     Computed in float32 and rounded once.
     """
     return _select(x, mask, scale)(x, mask)  # type: ignore[no-any-return]
+
+
+def composition(x: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    scores = x.astype(ms.float32) * scale + mask.astype(ms.float32)
+    # A row that is -inf everywhere is zeros.
+    empty = scores.max(-1, keepdims=True) == float("-inf")
+    probabilities = stock.softmax(stock.select(empty, stock.zeros_like(scores), scores), -1)
+    return stock.select(empty, stock.zeros_like(scores), probabilities).astype(x.dtype)

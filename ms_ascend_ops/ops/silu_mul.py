@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["silu_mul"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(gate, up, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout, gate, up)
-
-    return bprop
-
-
-_select = Selector("silu_mul", _bprop)
+_select = Selector("silu_mul")
 
 
 def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
@@ -47,3 +38,9 @@ def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
     """
     return _select(gate, up)(gate, up)
+
+
+def composition(gate: Tensor, up: Tensor) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values = gate.astype(ms.float32)
+    return (values * stock.sigmoid(values) * up.astype(ms.float32)).astype(gate.dtype)

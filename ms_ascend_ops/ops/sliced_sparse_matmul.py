@@ -5,17 +5,11 @@ from __future__ import annotations
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["sliced_sparse_matmul"]
 
 
-def _bprop(x, slice_ends, indices, values, group_ends, pieces, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("sliced_sparse_matmul")
-    return x, slice_ends, indices, values, group_ends, pieces
-
-
-_select = Selector("sliced_sparse_matmul", _bprop)
+_select = Selector("sliced_sparse_matmul")
 
 
 def sliced_sparse_matmul(

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.custom import Selector
 
 __all__ = ["swiglu"]
 
-
-def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    def bprop(x, out, dout):  # type: ignore[no-untyped-def]
-        return (grad(dout, x),)
-
-    return bprop
-
-
-_select = Selector("swiglu", _bprop)
+_select = Selector("swiglu")
 
 
 def swiglu(x: Tensor, axis: int = -1, interleaved: bool = False) -> Tensor:
@@ -48,3 +39,15 @@ def swiglu(x: Tensor, axis: int = -1, interleaved: bool = False) -> Tensor:
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's SwiGlu.
     """
     return _select(x, axis, interleaved)(x)
+
+
+def composition(x: Tensor, axis: int, interleaved: bool) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    values = x.astype(ms.float32)
+    if interleaved:
+        place = axis % x.ndim
+        pairs = values.reshape(x.shape[:place] + (-1, 2) + x.shape[place + 1 :])  # noqa: RUF005 - a graph unpacks none
+        gate, up = stock.unstack(pairs, place + 1)
+    else:
+        gate, up = stock.chunk(values, 2, axis)
+    return (gate * stock.sigmoid(gate) * up).astype(x.dtype)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 from mindspore import Tensor
+from mindspore import ops as stock
 
+from ms_ascend_ops.compositions import activated
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["weight_quant_matmul"]
 
-
-def _bprop(x, weight, scale, offset, bias, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("weight_quant_matmul")
-    return x, weight, scale, offset, bias
-
-
-_select = Selector("weight_quant_matmul", _bprop)
+_select = Selector("weight_quant_matmul")
 
 
 def weight_quant_matmul(
@@ -68,3 +64,41 @@ def weight_quant_matmul(
     """
     select = _select(x, weight, scale, offset, bias, activation, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]
+
+
+def unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Compute in float32."""
+    numbers, columns = weight.astype(ms.float32), x.shape[-1]
+    if weight.shape[-1] != columns:  # two numbers of 4 bits in a byte, the lower half first
+        high = stock.floor(numbers / 16)
+        low = numbers - 16 * high
+        numbers = stock.stack((low - 16 * stock.floor(low / 8), high), -1).reshape(weight.shape[0], columns)
+    groups = numbers.reshape(weight.shape[0], scale.shape[1], -1)
+    if offset is not None:
+        groups = groups + offset.astype(ms.float32).expand_dims(-1)
+    unpacked = (groups * scale.astype(ms.float32).expand_dims(-1)).reshape(weight.shape[0], columns)
+    y = stock.matmul(x.astype(ms.float32), unpacked.swapaxes(0, 1))
+    return y if bias is None else y + bias
+
+
+def rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
+    """x as integers of 8 bits by groups, in float32; x itself where the kernel does not round.
+
+    Which sizes of groups it rounds by, kernels/primitives/weight_quant_tiling.h says.
+    """
+    size = x.shape[-1] // groups
+    piece = next((piece for piece in (64, 32, 16) if size % piece == 0), size)
+    if quantize_x == "none" or size % 16 or size // piece > 4:
+        return x
+    grouped = x.astype(ms.float32).reshape(*x.shape[:-1], groups, size)
+    largest = stock.maximum(grouped.abs().amax(-1, True), ms.Tensor(1e-30, ms.float32))
+    return (stock.round(grouped * (127.0 / largest)) * (largest * (1 / 127))).reshape(x.shape)
+
+
+def composition(
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, activation: str,
+    quantize_x: str,
+) -> Tensor:  # fmt: skip
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    product = unpacked_product(rounded(x, scale.shape[1], quantize_x), weight, scale, offset, bias)
+    return activated(product, activation).astype(x.dtype)

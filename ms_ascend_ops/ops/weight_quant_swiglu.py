@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from mindspore import Tensor
+from mindspore import ops as stock
 
 from ms_ascend_ops.custom import Selector
-from ms_ascend_ops.gradients import refuse_gradient
+from ms_ascend_ops.ops.weight_quant_matmul import rounded, unpacked_product
 
 __all__ = ["weight_quant_swiglu"]
 
-
-def _bprop(x, weight, scale, offset, bias, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("weight_quant_swiglu")
-    return x, weight, scale, offset, bias
-
-
-_select = Selector("weight_quant_swiglu", _bprop)
+_select = Selector("weight_quant_swiglu")
 
 
 def weight_quant_swiglu(
@@ -60,3 +55,12 @@ def weight_quant_swiglu(
     """
     select = _select(x, weight, scale, offset, bias, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]
+
+
+def composition(
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, quantize_x: str
+) -> Tensor:
+    """Compute all outputs by stock operators, as `compositions.py` says."""
+    product = unpacked_product(rounded(x, scale.shape[1], quantize_x), weight, scale, offset, bias)
+    gate, up = stock.chunk(product, 2, -1)
+    return (gate * stock.sigmoid(gate) * up).astype(x.dtype)

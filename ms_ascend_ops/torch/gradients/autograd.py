@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.definitions.backward import backward
 from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.torch.gradients.composed import COMPOSED, Call, Gradients, kernel
 
@@ -18,15 +19,13 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
     outputs = [tensor.name for tensor in signature.outputs]
     attributes = [attribute.name for attribute in signature.attributes]
     spec = None if signature.name.endswith("_grad") else registry.op_spec(signature.name)
-    gradient = None if spec is None else spec.gradient
-    compose: Callable[[Call], Gradients] | None
-    kept: Sequence[str]
+    compose: Callable[[Call], Gradients] | None = None
+    kept: Sequence[str] = ()
+    fixed: set[str] = set()
     if signature.name in COMPOSED:
         compose, kept = COMPOSED[signature.name]
-        fixed = set()
-    else:
-        compose = None if gradient is None else _by_names(signature, gradient)
-        kept, fixed = _kept(signature, gradient), _fixed(signature, gradient)
+    elif spec is not None and spec.gradient is not None:
+        compose, kept, fixed = _by_names(spec)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
@@ -48,35 +47,19 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
     return backward, setup_context
 
 
-def _kept(signature: Signature, gradient: Signature | None) -> list[str]:
-    """The tensors that the gradient kernel takes."""
-    names = [tensor.name for tensor in signature.inputs + signature.outputs]
-    return [tensor.name for tensor in gradient.inputs if tensor.name in names] if gradient else []
-
-
-def _fixed(signature: Signature, gradient: Signature | None) -> set[str]:
-    """The outputs that no gradient goes through."""
-    if gradient is None:
-        return set()
-    known = {tensor.name for tensor in gradient.inputs}
-    through = known | ({"dx"} if "dresidual" in known else set())
-    return {tensor.name for tensor in signature.outputs if f"d{tensor.name}" not in through}
-
-
-def _by_names(signature: Signature, gradient: Signature) -> Callable[[Call], Gradients]:
-    takes = [tensor.name for tensor in gradient.inputs]
-    douts = {f"d{tensor.name}": tensor.name for tensor in signature.outputs}
-    given = [tensor.name for tensor in gradient.outputs]
-    if "dresidual" in takes:  # through the sum x, which is an output, too
-        douts["dresidual"] = "x"
+def _by_names(spec: registry.OpSpec) -> tuple[Callable[[Call], Gradients], list[str], set[str]]:
+    """Return the gradient that calls the gradient kernel, the tensors that it keeps, and outputs without a gradient."""
+    found, inputs = backward(spec), [tensor.name for tensor in spec.forward.inputs]
+    outputs = [tensor.name for tensor in spec.forward.outputs]
+    names = {"input": inputs, "output": outputs, "dout": outputs}
+    grad = spec.gradient
+    assert grad is not None
 
     def compose(call: Call) -> Gradients:
-        tensors = [call.douts[douts[name]] if name in douts else call[name] for name in takes]
-        results = kernel(gradient.name)(*tensors, *call.attributes.values())
-        found = dict(zip(given, results if isinstance(results, (tuple, list)) else (results,), strict=True))
-        found = {name.removeprefix("d"): value for name, value in found.items()}
-        if "dresidual" in takes:
-            found["x1"] = found["x2"] = found.pop("x")
-        return found
+        tensors = [(call.douts if kind == "dout" else call)[names[kind][i]] for kind, i in found.takes]
+        results = kernel(grad.name)(*tensors, *call.attributes.values())
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        return {name: results[i] for name, i in zip(inputs, found.gives, strict=True) if i is not None}
 
-    return compose
+    fixed = {name for i, name in enumerate(outputs) if not found.takes_gradient_of(i)}
+    return compose, [names[kind][i] for kind, i in found.kept], fixed

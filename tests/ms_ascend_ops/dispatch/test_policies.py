@@ -383,3 +383,13 @@ def test_written_inputs_are_measured_on_copies():
     dispatch.use(dispatch.Fastest(budget=0.001), "kv_cache_update")
     ops.kv_cache_update(key.reshape(1, 1, 8), key, cache, other, slots)
     assert numpy(cache).sum() == 8
+
+
+def test_a_policy_may_say_by_the_old_name_that_it_is_not_stable():
+    with pytest.warns(DeprecationWarning, match="Random.settled is now called is_stable"):
+
+        class Random(dispatch.Policy):
+            settled = False
+
+    assert not Random.is_stable
+    assert dispatch.Policy.is_stable
