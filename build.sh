@@ -171,7 +171,7 @@ is_portable() {
 object_of_test() {
     local object
     object="$PWD/build/cmake-$(python -c 'import sys; print(sys.implementation.cache_tag)')/CMakeFiles/$1.dir/$2.o"
-    if [ -f "$object" ] && [ -z "$(find "$2" kernels/host kernels/interface -type f -newer "$object")" ]; then
+    if [ -f "$object" ] && [ -z "$(find "$2" tests/kernels/host/calls kernels/host kernels/interface -type f -newer "$object")" ]; then
         echo "$object"
     fi
 }

@@ -111,12 +111,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("reg_op_name", signature.entry)
             self.multi_output = len(signature.outputs) > 1
             self.add_prim_attr("multi_output", self.multi_output)
-        elif target == "Ascend":
+        else:
             ascend.check_package(signature, soc_version())
             function = f"{library_path()}:aclnn{signature.cann_type}"
             super().__init__(function, func_type="aot", bprop=bprop, reg_info=_reg_info(signature))
-        else:
-            raise RuntimeError(f"{signature.name}: device_target must be CPU or Ascend, got {target}")
         # Inference reads the attributes here, wherever the kernel has them from.
         for primitive in (self, getattr(self, "custom_pyboost", None)):
             if primitive is not None:
@@ -323,6 +321,8 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self, absent: tuple[str, ...], attributes: tuple[Any, ...], made: Callable[..., Any] | None = None
     ) -> Callable[..., Any]:
         target = device_target()
+        if target not in ("CPU", "Ascend"):
+            raise RuntimeError(f"{self.signature.name}: device_target must be CPU or Ascend, got {target}")
         preferred = ascend.preference(self.signature.name) if target == "Ascend" else "ours"
         try:
             return (made or self._made)(target, preferred, absent, *attributes)  # type: ignore[no-any-return]
@@ -360,7 +360,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         if spec.gradient is not None:
             of_inputs = _kernel(spec.gradient, attributes | {f"has_{name}": False for name in absent}, version)
             return bprops.by_names(spec, of_inputs, absent) if self._bprop is None else self._bprop(of_inputs)
-        # MindSpore differentiates around an operator that only writes.
+        # A network that fills a cache is differentiated around it.
         return None if self.signature.writes else bprops.refusing(spec)
 
     def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Routed:

@@ -2,6 +2,7 @@ import gc
 import inspect
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: not is_synchronous(item.path))
 
 
+@cache
 def is_synchronous(path):
     synchronous, asynchronous = (
         any(path.is_relative_to(TESTS / one) for one in paths) for paths in (SYNCHRONOUS, ASYNCHRONOUS)
