@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.kernels.host.module import writes_loops
+from ms_ascend_ops.loop_compiler import LoopCompiler
+from tests.kernels.host.module import host_calls, writes_loops
 
 
 @pytest.fixture
@@ -23,3 +24,16 @@ def draws(request):
     """
     share = 5 if request.config.getoption("cases") == "one" else 1
     return lambda programs: range(-(-programs // share))
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    return LoopCompiler(host_calls())
+
+
+@pytest.fixture
+def _streaming():
+    """Every launch is so large that its outputs are stored bypassing the caches."""
+    host_calls().set_non_temporal_bytes(1)
+    yield
+    host_calls().set_non_temporal_bytes(0)

@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.kernels.host.module import ROOT, host_calls
-from tests.kernels.host.test_fused_loops import (
+from tests.kernels.host.loops import (
     ANY_BITS,
     BLOCK,
     BYTES,
@@ -23,6 +22,7 @@ from tests.kernels.host.test_fused_loops import (
     store,
     with_block,
 )
+from tests.kernels.host.module import ROOT, host_calls
 
 COUNT = 1999  # elements of a tile; the last ones are left to the interpreter
 X, OTHER, VALUE, T, SECOND, NARROW = (SLOT * i for i in range(6))
@@ -270,7 +270,7 @@ def test_random_activations(listening, draws, seed):
 
 MANY = """
 from tests.kernels.host import test_lookup_tables as tables
-from tests.kernels.host.test_fused_loops import Listening, assert_same_when_compiled, FLOATS, bits
+from tests.kernels.host.loops import Listening, assert_same_when_compiled, FLOATS, bits
 tables.host_calls().set_lookups(1, tables.WAY == "by_element")
 listening = Listening(tables.host_calls())
 for i in range(67):

@@ -6,9 +6,7 @@ import struct
 import pytest
 
 from ms_ascend_ops.loop_compiler import LoopCompiler
-from tests.kernels.host.module import host_calls
-from tests.kernels.host.test_deferred import assert_same_in_any_execution
-from tests.kernels.host.test_fused_loops import (
+from tests.kernels.host.loops import (
     ANY_BITS,
     FLOATS,
     SLOT,
@@ -18,6 +16,8 @@ from tests.kernels.host.test_fused_loops import (
     compiled,
     store,
 )
+from tests.kernels.host.module import host_calls
+from tests.kernels.host.test_deferred import assert_same_in_any_execution
 
 NARROW, VALUE, RESULT, OTHER, SCRATCH = (slot * SLOT for slot in range(5))
 COUNT = 2048
