@@ -24,6 +24,7 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("thorough", settings.get_profile("repeatable"), derandomize=False)
+settings.register_profile("few", settings.get_profile("repeatable"), max_examples=30)  # for sanitizers
 settings.load_profile("repeatable")
 
 
@@ -41,6 +42,11 @@ def pytest_addoption(parser):
         default=cover.DEFAULT,
         help="how many cases tests of kernels have (tests/cover.py)",
     )
+
+
+def pytest_configure(config):
+    if config.getoption("cases") == "few":
+        settings.load_profile("few")
 
 
 def pytest_generate_tests(metafunc):

@@ -56,7 +56,8 @@ def pytorch(torch, x, slice_ends, indices, values, group_ends, pieces):
     row = rows[_owners(torch, slice_ends)[:, None] * LANES + torch.arange(LANES)]
     there = indices < x.shape[-1]
     coordinates = torch.stack((row[there], indices[there].long()))
-    matrix = torch.sparse_coo_tensor(coordinates, values[there], (len(group_ends) * LANES, x.shape[-1]))
+    shape = (len(group_ends) * LANES, x.shape[-1])
+    matrix = torch.sparse_coo_tensor(coordinates, values[there], shape, check_invariants=False)
     return (matrix.to_sparse_csr() @ x.T).T
 
 

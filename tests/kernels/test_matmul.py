@@ -122,7 +122,7 @@ print(_C.product_library()[0])
 """
 
 
-@pytest.mark.skipif("MS_ASCEND_OPS_WRONG_KERNELS" in os.environ, reason="slow, and no rule is checked there")
+@pytest.mark.values
 @NEEDS_ONEDNN
 def test_a_few_rows_are_the_same_bits_without_a_library(tmp_path):
     """More rows, or with AVX-512 5 of a wider weight, are multiplied by plain loops then. Both are right."""

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from ms_ascend_ops._C import MAX_RANK
 
@@ -141,7 +141,6 @@ def hides(early, known):
     )
 
 
-@settings(max_examples=100)
 @given(fitting(), st.data())
 def test_what_the_grammar_says_is_inferred(call, data):
     signature, inputs, outputs, attributes = call
@@ -154,7 +153,6 @@ def test_what_the_grammar_says_is_inferred(call, data):
     assert all(hides(a, b) for a, b in zip(early, outputs, strict=True)), (hidden, early, outputs)
 
 
-@settings(max_examples=100)
 @given(definitions(), st.data())
 def test_any_input_is_refused_or_inferred(signature, data):
     """With a message that names the operator; nothing else is raised, and nothing ends the process."""

@@ -18,11 +18,11 @@ def _loops():
 
 @pytest.fixture
 def draws(request):
-    """Which of so many random programs run: with `--cases one` the first fifth.
+    """Which of so many random programs run: with `--cases one` the first fifth, for sanitizers the first third.
 
     An emulated CPU has instructions and loops of its own, and the same C++ as all others makes their schedules.
     """
-    share = 5 if request.config.getoption("cases") == "one" else 1
+    share = {"one": 5, "few": 3}.get(request.config.getoption("cases"), 1)
     return lambda programs: range(-(-programs // share))
 
 
