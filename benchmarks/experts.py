@@ -58,7 +58,7 @@ class Loop(nn.Cell):  # type: ignore[misc]
 
 
 def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
-    """The loop in PyTorch."""
+    """Return the loop in PyTorch."""
     try:
         import torch
     except ImportError:
@@ -92,7 +92,7 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
-    """Milliseconds of a call, by who computes."""
+    """Return the milliseconds of a call, by provider."""
     tokens, hidden, inner, experts, k = shape
     loop = Loop(hidden, inner, experts, k)
     loop.set_train(False)

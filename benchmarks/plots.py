@@ -22,7 +22,7 @@ _CALCULATES = 16  # FLOP a byte, from which on a share of memcpy's speed says no
 
 
 def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
-    """A panel for each operator and dtype, a group of bars for each shape.
+    """Draw a panel for each operator and dtype, a group of bars for each shape.
 
     A bar is the bandwidth as a share of memcpy's; of an operator that calculates in one of the cases, as products and
     attention do, it is GFLOP/s.
@@ -66,7 +66,9 @@ def _height(outcome: Outcome, name: str, calculates: bool) -> float:
 
 
 def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
-    """Floating-point operations a second of a product of two float32 matrices: what these CPUs can calculate."""
+    """Return the floating-point operations a second of a product of two float32 matrices: what these CPUs can
+    calculate.
+    """
     a = np.random.default_rng(0).standard_normal((size, size), np.float32)
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:

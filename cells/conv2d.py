@@ -109,7 +109,7 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, activation: str = "none") -> Conv2d:
-        """The layer in the place of `nn.Conv2d` or `mint.nn.Conv2d`, with its parameters themselves.
+        """Return the layer in the place of `nn.Conv2d` or `mint.nn.Conv2d`, with its parameters themselves.
 
         Args:
             layer: the convolution; it is not changed.

@@ -98,7 +98,7 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, convolution: nn.Cell, norm: nn.Cell, activation: str = "none", with_z: bool = False) -> Conv2dGroupNorm:
-        """The layer in the place of two, with their parameters themselves.
+        """Return the layer in the place of two, with their parameters themselves.
 
         Args:
             convolution: `nn.Conv2d`, `mint.nn.Conv2d`, or `Conv2d` without activation.

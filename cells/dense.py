@@ -73,7 +73,7 @@ class Dense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, activation: str | None = None) -> Dense:
-        """The layer in the place of an `nn.Dense` without activation or a `mint.nn.Linear`, with its Parameters.
+        """Return the layer in the place of an `nn.Dense` without activation or a `mint.nn.Linear`, with its Parameters.
 
         Args:
             layer: the linear layer; it is not changed.

@@ -69,7 +69,7 @@ def read_block(block: nn.Cell, title: str) -> tuple[dict[str, Tensor], dict[str,
 
 
 def given_back(block: nn.Cell, values: Mapping[str, Any]) -> Iterator[tuple[Parameter, Any]]:
-    """The parameters of a block that was read, each with its part of arrays that are like the layer's parameters.
+    """Yield the parameters of a block that was read, each with its part of arrays that are like the layer's parameters.
 
     Args:
         block: the block.
@@ -103,7 +103,7 @@ def _products(block: nn.Cell) -> list[Any]:
 
 
 def _stacked(block: nn.Cell) -> list[Tensor] | None:
-    """Gate, up and down of all experts."""
+    """Return gate, up and down of all experts."""
     products = _products(block)
     if products:
         parts = [products[part::3] for part in range(3)]

@@ -55,7 +55,7 @@ class KVCache(nn.Cell):  # type: ignore[misc]
         self.value_cache = Parameter(initializer("zeros", shape, dtype), name="value_cache", requires_grad=False)
 
     def _add_mixed_precision_flag_recursive(self, **flags: bool) -> None:
-        """Mixed precision around it leaves a cache as it is: its writes would go to a copy in another dtype."""
+        """Ignore mixed precision around a cache: its writes would go to a copy in another dtype."""
 
     def construct(self, key: Tensor, value: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
         if key.dtype != self.key_cache.dtype:  # of mixed precision

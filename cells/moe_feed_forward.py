@@ -141,7 +141,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, block: nn.Cell, check: bool = True, **arguments: Any) -> MoEFeedForward:
-        """The layer of a block as Mixtral, Qwen3-MoE and DeepSeek-V3 have it, with copies of its weights.
+        """Return the layer of a block as Mixtral, Qwen3-MoE and DeepSeek-V3 have it, with copies of its weights.
 
         Blocks are those of mindone, and of transformers written for MindSpore. MindFormers has no such blocks: its
         experts are products of groups already, which `cpu_builtins` serves.
@@ -221,7 +221,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         exchange(network, {name: self})
 
     def own_parameters(self) -> list[ms.Parameter]:
-        """All but those of the shared experts."""
+        """Return all but those of the shared experts."""
         found = [self.router_weight, self.gate_weight, self.up_weight, self.down_weight, self.router_bias]
         return [parameter for parameter in found if parameter is not None]
 

@@ -64,7 +64,7 @@ class QuantDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def from_dense(cls, dense: nn.Dense, dtype: Any = ms.float32) -> QuantDense:
-        """A layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along.
+        """Make a layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along.
 
         Args:
             dense: the layer; it is not changed.

@@ -25,7 +25,7 @@ _SCALING = {
 
 
 def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> npt.NDArray[np.float64]:
-    """The angle of one position for each of dim / 2 pairs, in float64: base^(-2 i / dim), scaled."""
+    """Return the angle of one position for each of dim / 2 pairs, in float64: base^(-2 i / dim), scaled."""
     kind = scaling["type"] if scaling else None
     if scaling and kind == "ntk":
         base = base * scaling["factor"] ** (dim / (dim - 2))

@@ -60,7 +60,7 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, density: float | None = None) -> SlicedDense:
-        """A layer with the weight and the bias of an `nn.Dense`, a `mint.nn.Linear` or a `SparseDense`.
+        """Return a layer with the weight and the bias of an `nn.Dense`, a `mint.nn.Linear` or a `SparseDense`.
 
         Args:
             layer: an `nn.Dense` without activation, a `mint.nn.Linear` or a `SparseDense`.

@@ -113,7 +113,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     @classmethod
     @renamed_argument("way", "method")
     def of(cls, dense: nn.Cell, density: float | None = None, method: str | None = None) -> SparseDense:
-        """A layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
+        """Return a layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
 
         Args:
             dense: the layer, without activation.
@@ -168,7 +168,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return exchange(network, found)
 
     def to_csr(self) -> CSR:
-        """The weight as a sparse matrix."""
+        """Return the weight as a sparse matrix."""
         indptr = np.concatenate(([0], self.row_ends.asnumpy())).astype(np.int32)
         shape = (self.out_channels, self.in_channels)
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
@@ -182,7 +182,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return next(method for most, method in self._methods if n <= most)
 
     def way(self, n: int) -> Method:
-        """The old name of `method`.
+        """Return `method` under its old name.
 
         Args:
             n: the number of rows.
@@ -252,7 +252,7 @@ _MOST = 2**62  # rows of x: no limit
 
 
 def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
-    """Up to how many rows of x, and how to multiply."""
+    """Return pairs: up to how many rows of x, and how to multiply."""
     if method is None:
         return tuple((int(min(row.columns, _MOST)), matrix.method(row.columns)) for row in THRESHOLDS[device_target()])
     if method not in LAYER_METHODS:
@@ -262,12 +262,12 @@ def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
 
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
-    """The method for so many rows; if a graph does not know the number (-1), the one for the most rows."""
+    """Return the method for so many rows; if a graph does not know the number (-1), the one for the most rows."""
     return next((method[0] for most, method in methods if 0 <= rows <= most), methods[-1][1][0])
 
 
 def _transposed(x: Tensor) -> Tensor:
-    """Transposed, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
+    """Transpose x, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
     if 1 in x.shape:
         return x.reshape(x.shape[::-1])
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
@@ -295,7 +295,7 @@ def _suits(weight: Tensor, density: float | None) -> bool:
 
 
 def _pruned(weight: Tensor, density: float) -> Tensor:
-    """The largest magnitudes, and zeros; of equal ones the first."""
+    """Keep the largest magnitudes and set the others to zero; of equal ones keep the first."""
     values = weight.astype(ms.float32).asnumpy()
     kept = max(1, round(values.size * density))
     chosen = np.argsort(-np.abs(values).ravel(), kind="stable")[:kept]

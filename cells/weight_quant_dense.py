@@ -83,7 +83,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         symmetric: bool = False,
         quantize_x: str = "none",
     ) -> WeightQuantDense:
-        """A layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
+        """Make a layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
 
         Args:
             dense: the layer; it is not changed.
@@ -119,7 +119,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
 
 
 def _activation_of(dense: nn.Dense) -> str:
-    """The operator's name of the activation."""
+    """Return the operator's name of the activation."""
     activation = dense.activation
     if activation is None:
         return "none"

@@ -47,7 +47,7 @@ class _Whole(metaclass=_AnyWhole):
 
 
 def _to_float32(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-    """The construct of a cell that computes in half precision."""
+    """Return the construct of a cell that computes in half precision."""
     return ops.functional.mixed_precision_cast(ms.float32, self.low_construct(*args, **kwargs))
 
 
@@ -68,7 +68,7 @@ class _O1:
         self.original, self.dtype, self.white, self.black = original, dtype, white, black
 
     def network(self, cell: nn.Cell) -> nn.Cell:
-        """A network, or a part of one, as it is at this level."""
+        """Return a network, or a part of one, as it is at this level."""
         if _is_whole(cell):
             self.whole(cell)
             return cell
@@ -85,7 +85,7 @@ class _O1:
         return self.original(cell, self.dtype, white_list=self.white, black_list=self.black)  # type: ignore[no-any-return]
 
     def whole(self, cell: nn.Cell) -> None:
-        """A cell that keeps its construct."""
+        """Let a cell keep its construct."""
         if amp._precision_set_by_user(cell):
             return
         kind = type(cell)

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
-    """The whole way."""
+    """Run the whole demonstration."""
     with console.status("reading the model"):
         packed = LanguageModel.from_file(arguments.model)
         config = packed.config
@@ -130,10 +130,10 @@ class Step(Protocol):
     length: int
 
     def prompt(self) -> np.ndarray:
-        """The scores behind the question, whose keys and values go to the cache."""
+        """Compute the scores behind the question, whose keys and values go to the cache."""
 
     def token(self, token: int, place: int) -> np.ndarray:
-        """The scores behind one more token."""
+        """Compute the scores behind one more token."""
 
 
 class GraphStep:
@@ -186,7 +186,7 @@ class KernelStep:
 
 
 def network_of(path: Path, room: int) -> LlamaForCausalLM:
-    """The decoder of examples/llama.py with the weights of a file."""
+    """Return the decoder of examples/llama.py with the weights of a file."""
     checkpoint = open_checkpoint(path)
     config = checkpoint.config
     plain = config.head_size * config.heads == config.hidden and config.rope_scaling is None
@@ -215,7 +215,7 @@ def network_of(path: Path, room: int) -> LlamaForCausalLM:
 
 
 def copy_of(net: LlamaForCausalLM) -> LlamaForCausalLM:
-    """A second network with the same parameters."""
+    """Return a second network with the same parameters."""
     with no_init_parameters():
         copy = LlamaForCausalLM(net.config)
     for (_, cell), (_, same) in zip(net.cells_and_names(), copy.cells_and_names(), strict=True):
@@ -230,7 +230,7 @@ def cache_shape(config: LlamaConfig, room: int) -> tuple[int, ...]:
 
 
 def calls(config: LlamaConfig, room: int) -> list[list[Tensor]]:
-    """The uses that are to be fused: a prompt, and decoding with a cache of fixed size."""
+    """Return the calls that are to be fused: a prompt, and decoding with a cache of fixed size."""
     random = np.random.default_rng(2)
     cache = Tensor(random.standard_normal(cache_shape(config, room)).astype(np.float32))
     ids = Tensor(random.integers(0, config.vocab_size, (1, 12)).astype(np.int32))
@@ -238,7 +238,7 @@ def calls(config: LlamaConfig, room: int) -> list[list[Tensor]]:
 
 
 def greedy(step: Step, count: int) -> list[int]:
-    """The likeliest tokens behind the question."""
+    """Return the likeliest tokens behind the question (greedy decoding)."""
     tokens = [int(step.prompt().argmax())]
     while len(tokens) < count:
         tokens.append(int(step.token(tokens[-1], step.length + len(tokens) - 1).argmax()))
@@ -246,7 +246,7 @@ def greedy(step: Step, count: int) -> list[int]:
 
 
 def measured(steps: dict[str, Step], rounds: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of the question and of a token behind it: medians of rounds in which each has its turn."""
+    """Return the milliseconds of the question and of a token behind it: medians of alternating rounds."""
     kinds = "prompt", "token"
     seconds: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in steps} for kind in kinds}
     for _ in range(rounds):
@@ -316,7 +316,7 @@ def plot(milliseconds: dict[str, dict[str, float]], path: Path, title: str) -> N
 
 
 def table(results: dict[str, Any], count: int) -> Table:
-    """All results in one table."""
+    """Return all results in one table."""
     made = Table(title="On this CPU (no figure of an NPU)", title_justify="left")
     columns = ("", "left"), ("question", "right"), ("a token", "right"), ("beside stock MindSpore", "left")
     for name, justify in columns:
@@ -339,7 +339,7 @@ def table(results: dict[str, Any], count: int) -> Table:
 
 
 def model_file() -> Path | None:
-    """The file that the package brings; importing the package would need others."""
+    """Return the file that the package brings; importing the package would need others."""
     found = importlib.util.find_spec(PACKAGE)
     places = [] if found is None else list(found.submodule_search_locations or [])
     return next((path for place in places if (path := Path(place) / FILE).is_file()), None)

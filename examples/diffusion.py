@@ -67,7 +67,7 @@ def network(*, fused: bool) -> nn.Cell:
 
 
 def batch(step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Noisy latents, timesteps, a text and the noise in the latents."""
+    """Draw noisy latents, timesteps, a text and the noise in the latents."""
     random = np.random.default_rng(step)
     clean, noise = random.standard_normal((2, BATCH, 4, SIZE, SIZE), np.float32)
     times = random.integers(0, 1000, BATCH)
@@ -95,7 +95,7 @@ class Training:
         return self.scaler.scale((error * error).mean())
 
     def step(self, number: int) -> float:
-        """One update; the loss before it. With gradients that are not finite nothing is updated."""
+        """Make one update; return the loss before it. With gradients that are not finite nothing is updated."""
         loss, gradients = self._gradient(*batch(number))
         loss, gradients = self.scaler.unscale(loss), self.scaler.unscale(gradients)
         finite = amp.all_finite(gradients)
@@ -105,7 +105,7 @@ class Training:
         return float(loss.asnumpy())
 
     def sample(self) -> Any:
-        """The noise that the network sees in a batch."""
+        """Return the noise that the network sees in a batch."""
         return self.net(*batch(0)[:3]).asnumpy()
 
     def _state(self) -> list[Parameter]:
@@ -114,7 +114,7 @@ class Training:
         return list({id(parameter): parameter for parameter in state}.values())
 
     def save(self, path: Path) -> None:
-        """Weights, the optimizer and the scale of the loss."""
+        """Save weights, the optimizer and the scale of the loss."""
         # By number: a first call changes names of some of mindone's parameters.
         values = [{"name": str(i), "data": parameter} for i, parameter in enumerate(self._state())]
         scale = {"scale": self.scaler.scale_value, "counter": getattr(self.scaler, "counter", Tensor(0))}
@@ -131,7 +131,7 @@ class Training:
 
 
 def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The median of CPU seconds, alternating."""
+    """Return the median of CPU seconds, alternating."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()

@@ -201,17 +201,22 @@ class LlamaForCausalLM(nn.Cell):
 
 
 def item(x: Tensor, index: int) -> Tensor:
-    """`x[index]`, of which MindSpore's CPU kernel for slices copies every element by itself: here, whole rows."""
+    """Return `x[index]`.
+
+    MindSpore's CPU kernel for slices copies every element by itself: here, whole rows are copied.
+    """
     return ops.gather(x, Tensor(index, ms.int32), 0)
 
 
 def linear(in_features: int, out_features: int) -> nn.Dense:
-    """A linear layer without bias, whose outputs start with the variance of its inputs: it learns within minutes."""
+    """Make a linear layer without bias, whose outputs start with the variance of its inputs: it learns within
+    minutes.
+    """
     return nn.Dense(in_features, out_features, has_bias=False, weight_init=Normal(in_features**-0.5))
 
 
 def rotary_tables(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of position * theta^(-2i/d), each of shape (max_position_embeddings, head_dim)."""
+    """Return cos and sin of position * theta^(-2i/d), each of shape (max_position_embeddings, head_dim)."""
     frequencies = config.rope_theta ** (-np.arange(0, config.head_dim, 2) / config.head_dim)
     angles = np.outer(np.arange(config.max_position_embeddings), frequencies)
     angles = np.concatenate([angles, angles], axis=-1)

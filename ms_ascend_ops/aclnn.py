@@ -199,7 +199,7 @@ def address(function: Any) -> int:
 
 
 def _description(layout: Layout) -> tuple[Any, ...]:
-    """The arguments of aclCreateTensor but the address."""
+    """Return the arguments of aclCreateTensor but the address."""
     rank, sizes, strides = len(layout.shape), layout.shape, layout.strides
     dims = ctypes.c_int64 * rank
     return (
@@ -218,7 +218,7 @@ def _create(description: tuple[Any, ...], address: int) -> int:
 
 @cache
 def function(name: str) -> Any:
-    """One of `FUNCTIONS`.
+    """Return one of `FUNCTIONS`.
 
     Raises:
         RuntimeError: CANN's library does not load.
@@ -232,7 +232,7 @@ def function(name: str) -> Any:
 
 @cache
 def _open(name: str) -> ctypes.CDLL:
-    """A library by its path; one of CANN by its name, in the toolkit that the environment names."""
+    """Open a library by its path; one of CANN by its name, in the toolkit that the environment names."""
     home = Path(os.environ.get("ASCEND_HOME_PATH", ""), "lib64", name)
     try:
         return ctypes.CDLL(str(home) if home.is_file() else name)

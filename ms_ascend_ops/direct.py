@@ -47,7 +47,7 @@ def usable() -> bool:
 
 
 def casting() -> Any:
-    """The kind of mixed precision of the cell that is being called; None without."""
+    """Return the kind of mixed precision of the cell that is being called; None without."""
     return _casting[-1] if _casting else None
 
 
@@ -58,7 +58,7 @@ def direct(
     check: Callable[..., None] | None,
     library: Any = None,
 ) -> Callable[..., Any] | None:
-    """The kernel as a function of the given tensors, which checks them; None: there is no fast path.
+    """Return the kernel as a function of the given tensors, which checks them; None: there is no fast path.
 
     The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
     `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
@@ -145,7 +145,10 @@ def _framework() -> Any:
 
 
 def _overhear_casts() -> list[Any] | None:
-    """The dtypes that the cells being called are to compute in, the innermost last; None: they cannot be told."""
+    """Return the dtypes that the cells being called are to compute in, the innermost last.
+
+    None: they cannot be told.
+    """
     # A cell with `to_float` hands its dtype to this private method, MindSpore keeps it in C++ and tells nobody, and the
     # fast path, which goes past MindSpore, must cast as MindSpore would. So the method is replaced by one that takes
     # the dtype down and hands it on. Where a MindSpore has no such method there is no fast path: see `direct`.

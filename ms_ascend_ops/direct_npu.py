@@ -35,7 +35,7 @@ Forms = list[tuple[int, tuple[int, ...]]]
 def on_npu(
     signature: Signature, given: tuple[TensorSpec, ...], attributes: Mapping[str, Any], soc: Callable[[], str]
 ) -> Callable[..., Any]:
-    """The operator as a function of the given tensors, which have been checked."""
+    """Return the operator as a function of the given tensors, which have been checked."""
     places = [given.index(tensor) if tensor in given else None for tensor in signature.inputs]
     known: dict[tuple[Any, ...], Forms] = {}
     made: list[Callable[[tuple[Tensor, ...], Forms], list[Tensor]]] = []
@@ -61,7 +61,7 @@ def on_npu(
 
 
 def no_gradient(operator: str) -> Callable[..., Any]:
-    """The bprop of an operator that has none."""
+    """Return the bprop of an operator that has none."""
 
     def bprop(*_: Any) -> Any:
         raise RuntimeError(f"{operator}: it has no gradient")

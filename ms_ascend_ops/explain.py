@@ -56,7 +56,7 @@ class Explanation:
 
     @property
     def instance(self) -> str:
-        """The instantiation of the kernel that runs."""
+        """Return the instantiation of the kernel that runs."""
         dtypes = {tensor.dtype: found[1] for tensor, found in zip(self.signature.inputs, self.inputs, strict=True)}
         return f"{self.signature.entry}Kernel<{', '.join(dtypes[name] for name in self.signature.variables)}>"
 
@@ -76,7 +76,7 @@ class Explanation:
 
 
 def find_target(name: str) -> Target:
-    """A chip by its name, or "cpu": the host library with its present number of threads.
+    """Return a chip by its name, or "cpu": the host library with its present number of threads.
 
     "ascend910b", as CANN calls the family, stands for its largest, the 910B2.
 

@@ -67,7 +67,7 @@ def describe_view(tensor: Tensor) -> str:
 
 
 def _compile(compiled: Callable[..., Any], phase_of: Callable[..., str]) -> Callable[..., Any]:
-    """MindSpore's function that compiles a graph, if it is not compiled already."""
+    """Return MindSpore's function that compiles a graph, wrapped to note the writes of that graph."""
 
     @functools.wraps(compiled)
     def compile_graph(executor: Any, *arguments: Any, **keywords: Any) -> Any:

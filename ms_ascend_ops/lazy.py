@@ -11,7 +11,10 @@ __all__ = ["lazy_attributes"]
 
 
 def lazy_attributes(package: str, origins: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `origins`: the module that each name comes from; the name itself if it is one."""
+    """Return the `__getattr__` of a package.
+
+    `origins`: the module that each name comes from; the name itself if it is one.
+    """
 
     def attribute(name: str) -> Any:
         if name not in origins:

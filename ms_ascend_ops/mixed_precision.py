@@ -26,7 +26,8 @@ _DTYPES: Mapping[Any, str] = (
 
 
 def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
-    """A function of the kind of mixed precision and the tensors of a call, which gives the tensors to compute with.
+    """Return a function of the kind of mixed precision and the tensors of a call, which gives the tensors to
+    compute with.
 
     With another kind than a dtype (`amp` at level "auto") it casts only what does not go together.
     """
@@ -54,7 +55,10 @@ def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, 
 def _row(
     signature: Signature, given: Sequence[TensorSpec], dtypes: Sequence[str], wanted: str
 ) -> tuple[str, ...] | None:
-    """The dtypes of the inputs: x in `wanted` if that is one, where casts of floats lead there; None if none do."""
+    """Return the dtypes of the inputs: x in `wanted` if that is one, where casts of floats lead there.
+
+    None if none do.
+    """
     best: tuple[tuple[Any, ...], tuple[str, ...]] | None = None
     widest = next((dtype for dtype in reversed(_FLOATS) if dtype in dtypes), "")
     for types in signature.types or ({},):

@@ -125,7 +125,7 @@ class Monitor:
             self._fallbacks[key] = self._fallbacks.get(key, 0) + 1
 
     def figures(self) -> dict[Key, Figures]:
-        """Since the start, of libraries and functions."""
+        """Return the figures since the start, of libraries and functions."""
         found = self._of_libraries()
         for key, before in self._before.items():
             found.setdefault(key, self._none()).add(before, -1)

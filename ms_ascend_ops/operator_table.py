@@ -20,7 +20,7 @@ _WIDTH = 80
 
 
 def listing() -> str:
-    """Every operator with a sentence, in 80 columns."""
+    """Return every operator with a sentence, in 80 columns."""
     names = registry.names()
     place = max(map(len, names)) + 2
     lines = []
@@ -33,13 +33,13 @@ def listing() -> str:
 
 
 def markdown() -> str:
-    """A row for every operator."""
+    """Return a row for every operator."""
     rows = [_HEADINGS, ("---",) * len(_HEADINGS), *map(_row, map(registry.op_spec, registry.names()))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def replace_table(text: str) -> str:
-    """The text with a new table between the two marks.
+    """Return the text with a new table between the two marks.
 
     Raises:
         ValueError: the marks are not there.

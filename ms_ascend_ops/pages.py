@@ -38,7 +38,7 @@ class Curve:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from a template, in which all text is escaped."""
+    """Render a page from a template, in which all text is escaped."""
     import jinja2  # noqa: PLC0415 - of an extra
 
     folder = files("ms_ascend_ops") / "templates" / "pages"

@@ -37,7 +37,7 @@ class Routed(Protocol):
         """Answer a call in PyNative."""
 
     def in_graph(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str | None]) -> Function:
-        """The function that a graph gets. Unknown dims are -1; of absent inputs both are None."""
+        """Return the function that a graph gets. Unknown dims are -1; of absent inputs both are None."""
 
 
 class Router(Protocol):

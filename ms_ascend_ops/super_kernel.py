@@ -40,7 +40,7 @@ class Step:
 
 
 def as_text(inputs: int, steps: Sequence[Step], results: Iterable[Value]) -> str:
-    """The list as the library reads it. `inputs` is how many there are."""
+    """Return the list as the library reads it. `inputs` is how many there are."""
     first, count = [], inputs
     for step in steps:
         first.append(count)

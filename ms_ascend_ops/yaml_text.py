@@ -31,7 +31,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a text.
+    """Read the value of a text.
 
     Raises:
         ValueError: it is no YAML, has aliases, or is nested too deeply; the message is one line.

@@ -136,18 +136,18 @@ class Operator:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of the operators that are measured."""
+    """Return the names of the operators that are measured."""
     return tuple(sorted(module.name for module in iter_modules(ops.__path__)))
 
 
 def unmeasured() -> list[str]:
-    """Names of the operators that have no file in ops/."""
+    """Return the names of the operators that have no file in ops/."""
     return [name for name in registry.names() if name not in names()]
 
 
 @cache
 def operator(name: str) -> Operator:
-    """One of them.
+    """Return one of them.
 
     Raises:
         ValueError: its file lacks something.

@@ -84,7 +84,9 @@ _BYPASSES: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def without_operators() -> Iterator[None]:
-    """Within the block, the functions that `optimize` puts into a network do nothing. For graphs compiled in it."""
+    """Turn the functions that `optimize` puts into a network into no-ops within the block, for graphs compiled
+    in it.
+    """
     before = {name: getattr(fused, name) for name in _BYPASSES}
     try:
         for name, bypass in _BYPASSES.items():

@@ -101,7 +101,7 @@ def measure(
     tell: Callable[[str], None],
     keep: Callable[[Row], None],
 ) -> None:
-    """Every phase of a network whose name is `wanted`.
+    """Measure every phase of a network whose name is `wanted`.
 
     Args:
         name: of the network.
@@ -152,7 +152,7 @@ class _Run:
                         row.series[variant].profile = profile
 
     def training(self, row: Row) -> None:
-        """Each variant is a network of its own, with the same parameters at the start."""
+        """Measure training. Each variant is a network of its own, with the same parameters at the start."""
         self.budget.begin()
         runs = {}
         for variant in VARIANTS:
@@ -233,7 +233,7 @@ def _alternate(
 
 
 def _compare(row: Row, results: dict[str, list[Tensor]], tolerance: float) -> None:
-    """Outputs of a variant must be those of stock, except where operators are missing."""
+    """Check that a variant's outputs are those of stock, except where operators are missing."""
     expected = [_float(value) for value in results[STOCK]]
     for variant, outputs in results.items():
         if variant == ABLATED:
@@ -252,7 +252,7 @@ def _float(value: Tensor) -> NDArray[Any]:
 
 
 def _save(inputs: Sequence[Tensor], path: Path) -> None:
-    """NumPy has no bfloat16: the child gets the dtype from the file of the network."""
+    """Save the arrays. NumPy has no bfloat16: the child gets the dtype from the file of the network."""
     np.savez(path, *[_float(value) if value.is_floating_point() else value.asnumpy() for value in inputs])
 
 

@@ -59,13 +59,13 @@ class Budget:
         self._part_end = self._end
 
     def begin(self) -> None:
-        """The next part begins."""
+        """Begin the next part."""
         now = time.perf_counter()
         self._part_end = now + max(0.0, self._end - now) / max(1, self._parts)
         self._parts -= 1
 
     def left(self) -> float:
-        """Seconds of the present part's share; none are left when it is 0."""
+        """Return the seconds of the present part's share that are left; 0 when it is used up."""
         return max(0.0, self._part_end - time.perf_counter())
 
     def add(self, seconds: float) -> None:

@@ -46,12 +46,12 @@ class Target:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of the networks: the files in clients/."""
+    """Return the names of the networks: the files in clients/."""
     return tuple(sorted(m.name for m in iter_modules(clients.__path__) if not m.name.startswith("_")))
 
 
 def client(name: str) -> ModuleType:
-    """The file of a network. Importing it imports no network."""
+    """Return the file of a network. Importing it imports no network."""
     return import_module(f"{clients.__name__}.{name}")
 
 
@@ -61,7 +61,7 @@ def missing(name: str) -> list[str]:
 
 
 def build(name: str, size: str, dtype: str) -> Target:
-    """A network with its parameters.
+    """Build a network with its parameters.
 
     Raises:
         ValueError: there is no such size.

@@ -38,7 +38,7 @@ VARIANTS = {
 
 
 def files(phase: Phase, folder: Path) -> dict[str, Path]:
-    """The phase's graph as MindIR files, one for each variant."""
+    """Return the phase's graph as MindIR files, one for each variant."""
     phase.cell.set_train(False)
     stock = export_mindir(phase.cell, *phase.inputs, path=folder / STOCK, dynamic=phase.dynamic)
     made = {STOCK: stock}
@@ -51,7 +51,7 @@ def files(phase: Phase, folder: Path) -> dict[str, Path]:
 
 
 def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
-    """A function that runs the graph of a file once and returns its outputs."""
+    """Return a function that runs the graph of a file once and returns its outputs."""
     network = load(path)
 
     # A call of a graph returns when it has run.
@@ -59,7 +59,9 @@ def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
 
 
 def training_step(target: Target, variant: str) -> Callable[[], list[Tensor]]:
-    """A function that makes one step of AdamW with one batch and returns the loss. The network is changed for it.
+    """Return a function that makes one step of AdamW with one batch and returns the loss.
+
+    The network is changed for it.
 
     Training with operators removed is compiled here, since they are removed only for that long.
     """

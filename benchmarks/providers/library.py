@@ -11,7 +11,7 @@ __all__ = ["direct"]
 
 
 def direct(case: Case, threads: int) -> Prepared:
-    """Forward, then gradient if the case has one, into the same outputs every time."""
+    """Prepare forward, then gradient if the case has one, into the same outputs every time."""
     module = native()
     module.set_thread_num(threads)
     launches = [module.prepare(each.kernel, each.inputs, each.outputs, each.attributes) for each in case.launches]

@@ -54,18 +54,18 @@ class ForwardAndGradient(nn.Cell):  # type: ignore[misc]
 
 
 def stock(case: Case, threads: int) -> Prepared:
-    """The composition of stock operators."""
+    """Prepare the composition of stock operators."""
     return _prepare(case.operator.stock, case, ms.GRAPH_MODE)
 
 
 def fused(case: Case, threads: int) -> Prepared:
-    """The operators of this library."""
+    """Prepare the operators of this library."""
     native().set_thread_num(threads)
     return _prepare(case.operator.ours, case, ms.GRAPH_MODE)
 
 
 def pynative(case: Case, threads: int) -> Prepared:
-    """The operators of this library, each called by Python."""
+    """Prepare the operators of this library, each called by Python."""
     native().set_thread_num(threads)
     return _prepare(case.operator.ours, case, ms.PYNATIVE_MODE)
 

@@ -21,18 +21,18 @@ __all__ = ["compiled", "eager", "ours"]
 
 
 def eager(case: Case, threads: int) -> Prepared:
-    """Operator by operator."""
+    """Prepare a run operator by operator."""
     return _prepare(_function(case), case, threads)
 
 
 def compiled(case: Case, threads: int) -> Prepared:
-    """One fused kernel, made by inductor."""
+    """Prepare one fused kernel, made by inductor."""
     torch.compiler.reset()  # each case is compiled for its own shapes
     return _prepare(torch.compile(_function(case), dynamic=False, fullgraph=True), case, threads)
 
 
 def ours(case: Case, threads: int) -> Prepared:
-    """Forward, then gradient if the case has one, each by a call of `torch.ops`, into PyTorch's memory."""
+    """Prepare forward, then gradient if the case has one, each by a call of `torch.ops`, into PyTorch's memory."""
     import ms_ascend_ops.torch  # noqa: F401 - registers the operators
 
     operators = torch.ops.ms_ascend_ops
@@ -73,7 +73,7 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
 
 @contextmanager
 def _turn(threads: int, gradient: bool) -> Iterator[None]:
-    """Around a whole turn: `torch.no_grad()` around every call would take as long as a small kernel."""
+    """Wrap a whole round: `torch.no_grad()` around every call would take as long as a small kernel."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

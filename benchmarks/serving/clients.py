@@ -65,7 +65,7 @@ class Load:
 
 
 def network_questions(count: int = 256) -> list[Question]:
-    """Inputs of 1 to 4 x 1 to 64 rows; one of five as JSON, the others as bytes."""
+    """Return inputs of 1 to 4 x 1 to 64 rows; one of five as JSON, the others as bytes."""
     rng = np.random.default_rng(1)
     questions = []
     for index in range(count):
@@ -99,7 +99,7 @@ def _same_numbers(wanted: np.ndarray[Any, Any]) -> Callable[[bytes, Any], bool]:
 
 
 def language_questions(model: str, count: int = 24) -> list[Question]:
-    """Greedy completions of 4 to 32 tokens as streams; each must be the text that the model says alone."""
+    """Return greedy completions of 4 to 32 tokens as streams; each must be the text that the model says alone."""
     from ms_ascend_ops.llm import LanguageModel
 
     alone = LanguageModel.from_file(model, weights="float")

@@ -16,7 +16,7 @@ INNER = 768
 
 
 def weights() -> dict[str, Array]:
-    """The same in every process."""
+    """Return the weights, which are the same in every process."""
     rng = np.random.default_rng(0)
     shapes = {"gate": (INNER, HIDDEN), "up": (INNER, HIDDEN), "down": (HIDDEN, INNER)}
     made = {name: (rng.standard_normal(shape) / shape[1] ** 0.5).astype(np.float32) for name, shape in shapes.items()}
@@ -24,7 +24,7 @@ def weights() -> dict[str, Array]:
 
 
 def expected(x: Array) -> Array:
-    """The formula in float64."""
+    """Return the expected result: the formula in float64."""
     w = {name: value.astype(np.float64) for name, value in weights().items()}
     x = x.astype(np.float64)
     normed = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * w["gamma"]
@@ -39,7 +39,7 @@ def stock_network() -> Any:
 
 
 def write(path: Path, fused: bool = True) -> Path:
-    """A MindIR, of our operators or of stock ones."""
+    """Write a MindIR, of our operators or of stock ones."""
     from mindspore import Tensor
     from ms_ascend_ops.export import export_mindir
 

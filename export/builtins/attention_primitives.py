@@ -75,7 +75,8 @@ class FlashAttentionScore(StandIn):
     def of_tokens(
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, queries: Tensor, keys: Tensor
     ) -> Tensor:
-        """The layout TH of inference: tokens of all sequences behind each other, of which there are the lengths.
+        """Compute attention in the layout TH of inference: the tokens of all sequences are concatenated, with
+        their lengths.
 
         A mask is the triangle above a diagonal, which stands for all lengths.
         """
@@ -224,7 +225,8 @@ def attend_pages(
     scale: float,
     causal: bool,
 ) -> Tensor:
-    """Attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size, key heads, d).
+    """Compute attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size,
+    key heads, d).
 
     `new` has the number of new tokens of each sequence, one each without it. Composed of stock operators, in float32.
     """

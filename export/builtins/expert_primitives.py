@@ -27,7 +27,7 @@ _MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
 
 
 def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens by their experts, where each choice comes to lie, and where experts end. All keep their order."""
+    """Sort tokens by their experts; return where each choice lies then, and where experts end. The sort is stable."""
     pairs = (indices.reshape(-1, 1) if indices.ndim == 1 else indices).astype(ms.int32)
     size = tokens.shape[-1]
     if tokens.dtype in _FLOATS:
@@ -190,7 +190,7 @@ class GroupedMatmul(StandIn):
 
 
 def _in_groups(x: Tensor, ends: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
-    """The product for groups that end there, and zeros behind the last one."""
+    """Compute the product for groups that end there, and zeros behind the last one."""
     rows, ends = ms_ops.arange(x.shape[0]).astype(ms.int32), ends.astype(ms.int32)
     # Our operators want all rows in groups: the last one takes what is behind it, too.
     total = (rows >= 0).astype(ms.int32).sum().reshape(1).astype(ms.int32)

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def stand_in_for(primitive: Any) -> StandIn:
-    """The cell for a primitive object, with the same attributes."""
+    """Return the cell for a primitive object, with the same attributes."""
     kind = STAND_INS[type(primitive).__name__]
     names = list(inspect.signature(kind.__init__).parameters)[1:]
     made: StandIn = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})

@@ -84,7 +84,9 @@ def quantized_product(
     transpose_x2: bool,
     dtype: Any,
 ) -> Tensor:
-    """The product of matrices of int8, scaled by column and by row, with a bias of int32 before that or of floats."""
+    """Compute the product of int8 matrices, scaled by column and by row, with a bias of int32 before that or of
+    floats.
+    """
     if offset is not None:
         raise ValueError(f"{name}: offset must be None on a CPU")
     if scale.dtype not in (ms.float32, ms.bfloat16):

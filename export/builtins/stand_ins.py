@@ -151,7 +151,8 @@ BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
-    """Within the block, what MindSpore has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
+    """Replace, within the block, what MindSpore has for an NPU only by ours: within the block, what MindSpore
+    has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
 
     `import ms_custom_ops` finds the functions that MindFormers calls, where the package is not installed.
 
@@ -183,7 +184,7 @@ def cpu_builtins() -> Iterator[None]:
 
 
 def _without_kernel(message: str) -> str:
-    """The operator that there is no kernel for on a CPU, if that is what an error says."""
+    """Return the operator that there is no kernel for on a CPU, if that is what an error says."""
     found = _NO_KERNEL.search(message)
     if found is None:
         return ""
@@ -198,7 +199,7 @@ _NO_KERNEL = re.compile(
 
 
 def _caller(error: BaseException, name: str) -> str:
-    """The line that used an operator: the innermost that is neither MindSpore's nor ours."""
+    """Return the line that used an operator: the innermost that is neither MindSpore's nor ours."""
     compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
     called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
     # A graph does not always say where an operator is from: whatever holds it does.
@@ -213,7 +214,7 @@ _IN_GRAPH = re.compile(r"Kernel select failed")
 
 
 def _holders(name: str) -> Iterator[tuple[str, int]]:
-    """The lines of cells that call a primitive that they hold."""
+    """Yield the lines of cells that call a primitive that they hold."""
     for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]:
         for attribute, primitive in list(cell._primitives.items()):
             if getattr(primitive, "name", None) != name:
@@ -233,7 +234,7 @@ _LIBRARIES = re.compile(
 
 @contextmanager
 def device_is_cpu() -> Iterator[None]:
-    """Within the block, a script that asks MindSpore for an Ascend gets the CPU."""
+    """Give a script that asks MindSpore for an Ascend the CPU, within the block."""
     ms.set_device("CPU")
 
     def set_device(device_target: str, device_id: Any = None) -> None:

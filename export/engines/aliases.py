@@ -40,7 +40,9 @@ class Writes:
     """Hold what the statements of a flat source were seen to write in place."""
 
     def __init__(self, seen: Trace, targets: Mapping[int, str], is_layer: Callable[[str], bool]) -> None:
-        """`targets`: by line, the names that change in place; `is_layer`: whether a sub-cell makes a new tensor."""
+        """Take `targets`, by line the names that change in place, and `is_layer`, whether a sub-cell makes a
+        new tensor.
+        """
         self._position = {id(node): index for index, node in enumerate(seen.graph.nodes)}
         self._nodes, self._outputs, self._is_layer = seen.graph.nodes, seen.graph.outputs, is_layer
         writes: list[_Write] = []

@@ -72,7 +72,9 @@ class Experts:
         return back
 
     def gradients_of_stock(self, gradients: list[Any]) -> list[Any]:
-        """Gradients, pairs of dtype and array, of the present parameters, as those of the parameters before."""
+        """Return the gradients (pairs of dtype and array) of the present parameters in the form of the
+        parameters before.
+        """
         if not self._exchanged:
             return gradients
         now, found = list(self._net.trainable_params()), []
@@ -88,7 +90,7 @@ class Experts:
 
 
 def _named(layer: MoEFeedForward) -> dict[str, Parameter]:
-    """The parameters of its own, by the names that they have in the layer."""
+    """Return its own parameters, by the names that they have in the layer."""
     names = ("router_weight", "router_bias", "gate_weight", "up_weight", "down_weight")
     return {name: getattr(layer, name) for name in names if getattr(layer, name) is not None}
 

@@ -138,7 +138,7 @@ def unpack(path: Path, folder: Path) -> Path:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a bundle, whose list of files was compared with the archive.
+    """Return the manifest of a bundle, whose list of files was compared with the archive.
 
     Raises:
         ValueError: it is no bundle, or the list of files is wrong.
@@ -291,7 +291,7 @@ def _check_versions(manifest: Mapping[str, Any], path: Path) -> None:
 
 
 def _minor(version: Any) -> tuple[int, ...]:
-    """2.10.0rc1 -> (2, 10)"""
+    """Parse a version: 2.10.0rc1 -> (2, 10)."""
     if not isinstance(version, str):
         raise TypeError(f"a version must be a string, got {type(version).__name__}")
     parts = version.split(".")[:2]

@@ -153,7 +153,7 @@ def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], ob
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what MindSpore says that is no heading."""
+    """Return the first line of what MindSpore says that is no heading."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.strip("-") and not line.startswith("- ")), "no reason given")
 
@@ -168,7 +168,7 @@ def _input_spec(value: Any, label: str) -> InputSpec:
 
 
 def _output_specs(values: Any) -> tuple[InputSpec, ...] | None:
-    """Names of the file are those of nodes: `output_0` and so on are used instead."""
+    """Describe the outputs. Names of the file are those of nodes: `output_0` and so on are used instead."""
     tensors: list[Any] = []
     for value in values:
         if not _collect(value.tensor, value.attr_info.values, tensors):

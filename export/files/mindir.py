@@ -100,7 +100,7 @@ def _with_unknown_axes(inputs: Sequence[Tensor], dynamic: Mapping[int, Sequence[
 
 
 def _variables_of(path: Path) -> set[str]:
-    """The folders with the parameters of an earlier export to the same path."""
+    """Return the folders with the parameters of an earlier export to the same path."""
     if not path.is_file():
         return set()
     model = ModelProto()

@@ -10,7 +10,7 @@ __all__ = ["OPERATORS"]
 
 
 def _call(text: str) -> Writer:
-    """`x` stands for the first input, `y` for the second."""
+    """Write a call: `x` stands for the first input, `y` for the second."""
     return lambda n: text.format(x=n[0], y=n[1] if n.has(1) else "")
 
 

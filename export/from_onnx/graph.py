@@ -58,7 +58,7 @@ class Graph:
     types: dict[str, TypeProto] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of a value, if it is known."""
+        """Return the shape of a value, if it is known."""
         if name in self.constants:
             return self.constants[name].shape
         tensor = self.types[name].tensor_type if name in self.types else None
@@ -68,14 +68,14 @@ class Graph:
         return None if -1 in sizes else sizes
 
     def dtype(self, name: str) -> int | None:
-        """ONNX's number of a value's dtype, if it is known."""
+        """Return ONNX's number of a value's dtype, if it is known."""
         if name in self.constants:
             return helper.np_dtype_to_tensor_dtype(self.constants[name].dtype)
         return self.types[name].tensor_type.elem_type if name in self.types else None
 
 
 def known(model: ModelProto, shapes: Mapping[str, Sequence[int]], caller: str) -> Graph:
-    """The graph of `model` for inputs of these shapes; those that the model says itself need none.
+    """Return the graph of `model` for inputs of these shapes; those that the model says itself need none.
 
     Raises:
         ValueError: an input has open sizes and no shape, a shape contradicts the model, or names no input.
@@ -154,7 +154,7 @@ class _Fold:
             self.graph.nodes.append(node)
 
     def _branch(self, node: NodeProto, name: str) -> None:
-        """The nodes of a branch, which see the values outside of it."""
+        """Read the nodes of a branch, which see the values outside of it."""
         branch = next(a.g for a in node.attribute if a.name == name)
         self.add(branch)
         for inner, outer in zip(branch.output, node.output, strict=True):
@@ -223,7 +223,7 @@ class _Fold:
             self.graph.types[node.output[0]] = self.graph.types[node.input[0]]
 
     def _inferred(self, node: NodeProto) -> dict[str, TypeProto] | None:
-        """The types of a node's outputs, or None."""
+        """Return the types of a node's outputs, or None."""
         domain = "" if node.domain == "ai.onnx" else node.domain
         if not onnx.defs.has(node.op_type, domain) or domain not in self.versions:
             return None

@@ -33,7 +33,7 @@ _LARGE = {"float16": 6e4, "bfloat16": 1e38, "float32": 1e38, "float64": 1e300}
 
 
 def softmax(n: Node) -> str:
-    """Softmax or LogSoftmax, over one axis or, before opset 13, over all from one on."""
+    """Write Softmax or LogSoftmax, over one axis or, before opset 13, over all from one on."""
     function = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[n.node.op_type]
     shape, axis, x = n.shape(0), n.axis(-1 if n.opset >= 13 else 1), n[0]
     flat = n.opset < 13

@@ -135,7 +135,7 @@ def _methods() -> Iterator[_Place]:
 
 
 def _overloads() -> Iterator[_Place]:
-    """Functions of `mint` that choose a primitive by their arguments."""
+    """Yield functions of `mint` that choose a primitive by their arguments."""
     module = import_module("mindspore.ops.functional_overload")
     for name in vars(module):
         if name.endswith("_instance"):
@@ -143,7 +143,7 @@ def _overloads() -> Iterator[_Place]:
 
 
 def _inner_primitives() -> Iterator[tuple[Any, str]]:
-    """Classes of primitives, each with its name."""
+    """Yield classes of primitives, each with its name."""
     module = import_module("mindspore.ops.auto_generate.pyboost_inner_prim")
     for kind in vars(module).values():
         if isinstance(kind, type) and kind.__name__.startswith("_Pyboost") and "__call__" in vars(kind):
@@ -165,7 +165,7 @@ def _describer(name: str) -> Callable[..., _Described | None]:
 def _recorded(
     context: _Recording, describe: Callable[..., _Described | None], original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The function; where nothing is recorded while it runs, the call itself is."""
+    """Wrap the function so that it is recorded; where nothing is recorded while it runs, the call itself is."""
     writes = describe in _IN_PLACE.values()
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -182,7 +182,7 @@ def _recorded(
 
 
 def _dispatched(context: _Recording, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a primitive that the mode runs itself: it may have a stand-in where MindSpore has no kernel."""
+    """Wrap a primitive that the mode runs itself: it may have a shim where MindSpore has no kernel."""
 
     def call(primitive: Any, *arguments: Any) -> Any:
         if context.pausing:

@@ -37,7 +37,7 @@ class Node:
 
 
 def constant(value: Any) -> Node:
-    """A node for a Python value."""
+    """Make a node for a Python value."""
     return Node(CONSTANT, value=value)
 
 

@@ -112,7 +112,7 @@ class Recorder(DispatchMode):  # type: ignore[misc]
                 self.record(Node("TupleGetItem", (node, constant(index))), item)
 
     def node(self, value: Any) -> Node:
-        """The node of a value; of one that no primitive made, a constant."""
+        """Return the node of a value; of one that no primitive made, a constant."""
         if isinstance(value, Tensor):
             if (known := self._by_content.get(_content(value))) is not None:
                 return known
@@ -130,7 +130,9 @@ class Recorder(DispatchMode):  # type: ignore[misc]
 
 
 def _filled(value: Tensor) -> float | None:
-    """0 or 1, where a vector of floats is that throughout: PyNative does not always show `ops.ones` and `ops.zeros`."""
+    """Return 0 or 1, where a vector of floats is that throughout: PyNative does not always show `ops.ones` and
+    `ops.zeros`.
+    """
     if value.ndim != 1 or value.size < 2 or "float" not in dtype_name(value.dtype):
         return None
     values = read(value)
@@ -256,7 +258,7 @@ def operators_recorded(recorder: Recorder) -> Iterator[None]:
 
 
 def values_of(value: Any) -> Any:
-    """Values as NumPy; reading also waits for late errors of the operators."""
+    """Return values as NumPy; reading also waits for late errors of the operators."""
     if isinstance(value, (tuple, list)):
         return tuple(map(values_of, value))
     return read(value) if isinstance(value, Tensor) else value

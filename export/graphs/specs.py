@@ -25,7 +25,7 @@ class Spec:
     rotates: str = ""  # for a matrix: what `rotations.rotated_pairs` says of it
 
     def draw(self, seed: int) -> Tensor:
-        """A tensor of this kind with random values."""
+        """Draw a tensor of this kind with random values."""
         random = np.random.default_rng(seed)
         if self.rotates:
             matrix = rotation_matrix(self.rotates, self.shape[-1])
@@ -51,7 +51,7 @@ OWNER = _Owner()  # the cell itself, among the described inputs of a function
 
 
 def spec_of(value: Any) -> Any:
-    """A value with its tensors described instead of held."""
+    """Return a value with its tensors described instead of held."""
     if isinstance(value, Tensor):
         dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and 0 < value.size <= 2**20
         if not small or "float" not in dtype:
@@ -70,7 +70,7 @@ def spec_of(value: Any) -> Any:
 
 
 def drawn(spec: Any, seed: int) -> Any:
-    """Values for a description: those of a tuple are a tuple."""
+    """Draw values for a description: those of a tuple are a tuple."""
     if isinstance(spec, Spec):
         return spec.draw(seed)
     return tuple(drawn(item, seed + 1 + i) for i, item in enumerate(spec)) if isinstance(spec, tuple) else spec

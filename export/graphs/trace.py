@@ -225,7 +225,7 @@ def unobserved(node: Node) -> bool:
 
 
 def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], training: Training) -> nn.Cell:
-    """A detached copy whose sub-cells tell the recorder what they are called with."""
+    """Return a detached copy whose sub-cells tell the recorder what they are called with."""
 
     def wrapped(owner: nn.Cell, prefix: str) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -259,7 +259,7 @@ def _random_vectors(cell: nn.Cell, path: str, recorder: Recorder) -> dict[str, T
 
 
 def _cast_parameters(cell: nn.Cell, recorder: Recorder) -> dict[str, Tensor]:
-    """The parameters of a layer in a dtype, as mixed precision casts them where they are used."""
+    """Return the parameters of a layer in a dtype, as mixed precision casts them where they are used."""
     if not recorder.dtype or not operator_of(cell):
         return {}
     return {name: tensor(read(p), recorder.dtype) for name, p in cell._params.items() if p is not None}
@@ -274,7 +274,7 @@ def _with_random_vectors(cell: nn.Cell, path: str, training: Training, recorder:
 
 
 def _small_parameters(copy: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-    """Parameters of a watched cell and of the sub-cells that are looked into, with their paths."""
+    """Yield parameters of a watched cell and of the sub-cells that are looked into, with their paths."""
     for name, parameter in copy._params.items():
         if parameter is not None:
             yield f"{prefix}{name}", parameter

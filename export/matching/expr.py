@@ -32,7 +32,7 @@ class Expr:
 
     @property
     def source(self) -> Expr:
-        """The value of the graph that this one is, or is made from by `via`."""
+        """Return the value of the graph that this one is, or is made from by `via`."""
         return self.inputs[0] if self.via else self
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Expr:
 
 
 def number(expr: Expr) -> float | None:
-    """The value of an expression that is one known number."""
+    """Return the value of an expression that is one known number."""
     if expr.op != "constant":
         return None
     value = expr.attributes["value"]
@@ -69,5 +69,5 @@ def is_call(expr: Expr) -> bool:
 
 
 def known_number(value: float) -> Expr:
-    """The expression of a number."""
+    """Return the expression of a number."""
     return Expr("constant", attributes={"value": value})

@@ -52,7 +52,7 @@ class Place:
 
 
 def check_level(level: str, caller: str) -> str:
-    """The level, if it is one."""
+    """Check the level and return it."""
     if level not in LEVELS:
         raise ValueError(f"{caller}: level must be one of {', '.join(LEVELS)}, got {level!r}")
     return level
@@ -149,7 +149,9 @@ class _Search:
                     yield row, outcome
 
     def _inside(self, roots: Iterable[Node], leaves: set[int], boundary: dict[int, Node]) -> list[Node]:
-        """The nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to `boundary`."""
+        """Return the nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to
+        `boundary`.
+        """
         seen: set[int] = set()
         inside = []
         stack = list(roots)
@@ -190,7 +192,7 @@ class _Search:
 
 
 def _breaks_definition(fused: Fused) -> str:
-    """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
+    """Return why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
     signature = registry.signature(fused.op)
     if any(e.shape is None or not e.dtype for e in fused.inputs):
         return "the shape or the dtype of an input is not known"

@@ -26,11 +26,11 @@ class Pattern(ABC):
 
     @abstractmethod
     def match(self, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
-        """Every way to read `expr` as this pattern, with what is bound already; each with the names bound then."""
+        """Yield every reading of `expr` as this pattern, with what is bound already; each with the names bound then."""
 
 
 def matches(pattern: Pattern, expr: Expr) -> Iterator[Bindings]:
-    """Every way to read `expr` as `pattern`."""
+    """Yield every reading of `expr` as `pattern`."""
     yield from pattern.match(expr, {})
 
 
@@ -131,12 +131,12 @@ class Optional(Pattern):
 
 
 def cast(inner: Pattern, name: str = "") -> Pattern:
-    """A pattern, in another dtype or not."""
+    """Return the pattern in another dtype or not."""
     return Optional("cast", inner, name)
 
 
 def roots(pattern: Pattern) -> frozenset[str] | None:
-    """The operations that an expression of this pattern can be; None if it can be any."""
+    """Return the operations that an expression of this pattern can be; None if it can be any."""
     if isinstance(pattern, Op):
         return frozenset({pattern.op})
     if isinstance(pattern, (OneOf, Optional)):

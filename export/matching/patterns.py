@@ -97,7 +97,7 @@ PATTERNS: tuple[Row, ...] = tuple(_rows())
 
 
 def _itself(m: Match) -> Fused:
-    """The operator that is there."""
+    """Build the operator that is there."""
     return Fused(m.root.op.removeprefix("fused:"), m.root.inputs, {0: m.root}, dict(m.root.attributes))
 
 

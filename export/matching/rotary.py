@@ -124,7 +124,7 @@ def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, 
 
 
 def build_rotary(m: Match) -> Fused | Skip | None:
-    """`rotary_embedding`."""
+    """Build `rotary_embedding`."""
     x, cos, sin = m["x"], m["cos"], m["sin"]
     if x.shape is None or len(x.shape) not in (3, 4):
         return Skip("the operator takes queries and keys of three or four dims") if x.shape else None

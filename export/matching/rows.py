@@ -36,11 +36,11 @@ class Mask:
     negative: bool = False  # of numbers: the scores less them are taken
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the mask that is made of an input of this shape."""
+        """Return the shape of the mask that is made of an input of this shape."""
         return (1,) * (self.rank - len(shape)) + shape
 
     def dtype(self, dtype: str) -> str:
-        """The dtype of the mask that is made of an input of this dtype."""
+        """Return the dtype of the mask that is made of an input of this dtype."""
         return dtype if self.hidden is None else "float32"
 
 
@@ -64,7 +64,7 @@ class Fused:
     lifted: bool = False  # all but masks get an axis of one element in front, and the one result loses it
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
-        """Shapes and dtypes of what the operator takes; of all inputs they must be known."""
+        """Return shapes and dtypes of what the operator takes; of all inputs they must be known."""
         shapes = [e.shape or () for e in self.inputs]
         dtypes = [e.dtype for e in self.inputs]
         for place in self.lifts():
@@ -76,17 +76,17 @@ class Fused:
         return shapes, dtypes
 
     def lifts(self) -> list[int]:
-        """The inputs that get an axis in front."""
+        """Return the inputs that get an axis in front."""
         return [place for place in range(len(self.inputs)) if self.lifted and place not in self.masks]
 
     def call(self, texts: Sequence[str]) -> str:
-        """The call of the Python function, from the texts of the inputs."""
+        """Return the call of the Python function, from the texts of the inputs."""
         keywords = self.attributes if self.keywords is None else self.keywords
         arguments = [*self._arguments(texts), *(f"{name}={value!r}" for name, value in keywords.items())]
         return f"fused.{self.op}({', '.join(arguments)})"
 
     def result(self, text: str, index: int) -> str:
-        """One result, where `text` is what the Python function has returned."""
+        """Return one result, where `text` is what the Python function has returned."""
         one = f"{text}[{index}]" if self.has_several else text
         return f"{one}.squeeze(0)" if self.lifted else one
 
@@ -96,7 +96,10 @@ class Fused:
         return len(registry.signature(self.op).outputs) > 1
 
     def _arguments(self, texts: Sequence[str]) -> list[str]:
-        """The tensors that the Python function is given; those that are filled with a number are its defaults."""
+        """Return the tensors that the Python function is given.
+
+        Those that are filled with a number are its defaults.
+        """
         given = list(texts)
         for place in self.lifts():
             given[place] += ".expand_dims(0)"
@@ -128,7 +131,10 @@ def typed(value: float) -> float:
 
 
 def same_shape(a: Expr, b: Expr) -> bool:
-    """Known to be the same; a dim that is unknown in both counts as the same where the other dims agree."""
+    """Return whether shapes are known to be the same.
+
+    A dim that is unknown in both counts as the same where the others agree.
+    """
     return bool(a.shape == b.shape)
 
 
@@ -147,7 +153,7 @@ class Match:
         return self._bound[name]
 
     def number(self, name: str) -> float:
-        """A bound number."""
+        """Return a bound number."""
         value = number(self._bound[name])
         assert value is not None
         return typed(value)

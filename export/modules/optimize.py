@@ -153,7 +153,7 @@ def _gradients(network: Any, call: Any) -> list[Any]:
 
 
 def _difference(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> Difference:
-    """The largest; values below 1 % of the largest of all count as if they had that size."""
+    """Return the largest difference; values below 1 % of the largest of all count as if they had that size."""
     pairs = list(zip((x for one in before for x in one), (x for one in after for x in one), strict=True))
     least = max((float(np.abs(a).max(initial=0.0)) for a, _ in pairs), default=0.0) / 100 or 1.0
     absolute = relative = 0.0
@@ -179,7 +179,7 @@ class _Writer(Writer):
         return bool(owner.requires_grad)
 
     def cast(self, text: str, dtype: str) -> str:
-        """A conversion."""
+        """Write a conversion."""
         return f"{text}.to(mindspore.{dtype})"
 
     def _write_other(self, node: Node) -> str:
@@ -223,7 +223,10 @@ def _whole(frame: Frame, found: Found) -> bool:
 
 
 def _written(module: Any, frame: Frame, found: Sequence[Found]) -> Callable[..., Any]:
-    """The function of a frame with the operators in it; the stock one for other inputs than those that were seen."""
+    """Write the function of a frame with the operators in it.
+
+    The stock one for other inputs than those that were seen.
+    """
     if any(one.fused.masks or one.fused.lifted or one.fused.cast or one.moved for one in found):
         raise NotPortableError("it is left to the engines of MindSpore's cells")
     seen: Any = frame
@@ -300,7 +303,7 @@ def _placed(name: str) -> Callable[..., Any]:
 
 
 def _calling(module: Any, name: str, fused: Callable[..., Any]) -> FunctionType:
-    """The forward of a module, in which a name stands for another function."""
+    """Return the forward of a module, in which a name stands for another function."""
     own = vars(module).get("forward")
     stock: FunctionType = own.__func__ if own is not None else inspect.unwrap(type(module).forward)
     names = {**stock.__globals__, name: fused}

@@ -60,7 +60,7 @@ class Frame(Reader):
 
     @property
     def graph(self) -> Graph:
-        """All of it."""
+        """Return the graph of all of it."""
         return Graph(self.nodes, list(_leaves(self.result)))
 
     def _enter(self, value: Any, name: str) -> None:
@@ -174,7 +174,7 @@ def _leaves(value: Any) -> Iterator[Node]:
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """All tensors in a structure."""
+    """Yield all tensors in a structure."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (tuple, list, Mapping)):
@@ -188,7 +188,7 @@ def is_small(module: Any) -> bool:
 
 
 def functions_of(forward: FunctionType) -> dict[str, FunctionType]:
-    """The functions of its own file, or one beside it, that a `forward` calls by name."""
+    """Return the functions of its own file, or one beside it, that a `forward` calls by name."""
     package = forward.__module__.rpartition(".")[0]
     names = {name: forward.__globals__.get(name) for name in forward.__code__.co_names}
     return {
@@ -211,7 +211,7 @@ class Recording:
         self._paused = 0
 
     def _seen_by(self) -> Iterator[Frame]:
-        """The frames that look into what runs now."""
+        """Yield the frames that look into what runs now."""
         for owner, frame in reversed(self._stack):
             if frame is not None:
                 yield frame
@@ -277,7 +277,7 @@ class _Dispatched(tuple):  # type: ignore[type-arg]
 
 
 def _bound(function: FunctionType, args: Any, kwargs: Any, owner: Any) -> dict[str, Any] | None:
-    """The arguments by name; None where more are given than have a name."""
+    """Return the arguments by name; None where more are given than have a name."""
     signature = inspect.signature(function)
     others = [name for name, p in signature.parameters.items() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     try:

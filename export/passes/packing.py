@@ -91,14 +91,14 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
 
 
 def _with_its_reshape(layer: Linear | None, moved: Node | None) -> Linear | None:
-    """The layer with the reshape that stood behind its activation."""
+    """Return the layer with the reshape that stood behind its activation."""
     if moved is None or layer is None:
         return layer
     return replace(layer, reshape=moved) if moved.kind == "Reshape" and layer.reshape is None else None
 
 
 def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, users: Counter[int]) -> Linear | None:
-    """The layer whose result a node is, if its weight has no other use and its result has one user."""
+    """Return the layer whose result a node is, if its weight has no other use and its result has one user."""
     reshape = None
     if node.kind == "Reshape":
         reshape, node = node, node.inputs[0]

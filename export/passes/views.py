@@ -102,7 +102,7 @@ def functionalize(graph: MindIRGraph) -> list[Entry]:
 
 
 def _order(node: Node) -> tuple[int, ...] | None:
-    """The order in which a view takes the axes of a tensor; None: it is no such view, or unknown."""
+    """Return the order in which a view takes the axes of a tensor; None: it is no such view, or unknown."""
     rank = len(node.shape or ())
     if node.kind != "TransposeExtView" or len(node.inputs) != 4:
         return None

@@ -20,7 +20,7 @@ _UNSHOWN = frozenset({"MakeTuple", "TupleGetItem", "Load", "UpdateState", "Depen
 
 
 def drawn(graph: Graph) -> list[Node]:
-    """The nodes to draw: what the outputs are computed from, in an order in which it can be."""
+    """Return the nodes to draw: what the outputs are computed from, in topological order."""
     needed: set[int] = set()
     stack = list(graph.outputs)
     while stack:
@@ -39,7 +39,7 @@ def drawn(graph: Graph) -> list[Node]:
 
 
 def _sources(node: Node) -> list[Node]:
-    """The inputs of a node that are drawn, through tuples and the like."""
+    """Return the inputs of a node that are drawn, through tuples and the like."""
     found: list[Node] = []
     for i in node.inputs:
         if i.kind == CONSTANT:
@@ -108,7 +108,7 @@ def _short(label: str, most: int = 23) -> str:
 
 
 def svg(graph: Graph, marks: Mapping[int, str]) -> str:
-    """The drawing. `marks` gives nodes a class, by id; those are what is seen first where not everything fits."""
+    """Draw the graph. `marks` gives nodes a class, by id; those are what is seen first where not everything fits."""
     nodes = drawn(graph)
     place, width, height = _places(nodes)
     edges = "".join(_edge(place[id(i)], place[id(n)]) for n in nodes for i in _sources(n) if id(i) in place)

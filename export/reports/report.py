@@ -67,7 +67,10 @@ _LEAST = 20  # characters for the last column
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a table that fit a terminal as long as the names in it do; the last column goes on below itself."""
+    """Return lines of a table that fit a terminal as long as the names in it do.
+
+    The last column goes on below itself.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     room = _WIDTH - sum(width + 2 for width in widths)
     lines = []
@@ -114,12 +117,12 @@ class Report:
 
     @property
     def replaced(self) -> list[Entry]:
-        """The places that hold a fused cell now."""
+        """Return the places that hold a fused cell now."""
         return [] if self.undone else [entry for entry in self.entries if entry.replaced]
 
     @property
     def skipped(self) -> list[Entry]:
-        """The places that were recognised and left, each with the reason."""
+        """Return the places that were recognised and left, each with the reason."""
         return [entry for entry in self.entries if not entry.replaced]
 
     def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
@@ -181,7 +184,7 @@ class Report:
         return f"{word} ({entry.text})" if entry.text else word
 
     def grouped(self) -> Iterator[Entry]:
-        """Places that differ in a number only, as the layers of a decoder do, become one: layers.*.mlp x4."""
+        """Join places that differ in a number only, as the layers of a decoder do: layers.*.mlp x4."""
         groups: dict[tuple[str, str, str, bool, str], list[Entry]] = {}
         for entry in self.entries:
             place = re.sub(r"\b\d+\b", "*", entry.place)

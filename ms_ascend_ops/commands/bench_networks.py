@@ -141,7 +141,10 @@ def bench_networks(
 def _measure(
     work: list[tuple[str, str, str]], phases: str, task: Any, console: Any
 ) -> tuple[list[Any], list[str], list[str]]:
-    """The rows of all networks, or of those before an interruption; names of what failed, and of what is missing."""
+    """Measure all networks, or those before an interruption.
+
+    Return their rows, and names of what failed and what is missing.
+    """
     import mindspore as ms
 
     from ms_ascend_ops.benchmarks.networks import report

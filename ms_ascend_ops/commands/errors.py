@@ -21,7 +21,7 @@ class MissingExtra(click.ClickException):
 
 
 def need_extra(command: str) -> None:
-    """The first line of a command that has an extra.
+    """Require the extra of a command; call it in the first line.
 
     Raises:
         MissingExtra: a package of the extra is not installed.
@@ -32,7 +32,9 @@ def need_extra(command: str) -> None:
 
 @contextmanager
 def gone_if_interrupted(path: Path) -> Iterator[None]:
-    """No file stays that the block has written when it did not end by itself: it may be half of one, or unverified."""
+    """Delete files that the block has written when it did not end by itself: they may be half-written, or
+    unverified.
+    """
     before = path.exists()
     try:
         yield

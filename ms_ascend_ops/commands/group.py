@@ -80,7 +80,7 @@ class _Interruption:
 
 @contextmanager
 def _interruption() -> Iterator[_Interruption]:
-    """Ctrl-C raises KeyboardInterrupt, as always, and is remembered."""
+    """Raise KeyboardInterrupt on Ctrl-C within the block, as always, and remember it."""
     made = _Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield made
@@ -111,7 +111,7 @@ def _add_verbose(command: click.Command) -> None:
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
-    """MindSpore is told before it is imported: it warns of what no user of a command can change."""
+    """Silence MindSpore before it is imported: it warns of what no user of a command can change."""
     if verbose:
         os.environ[_VERBOSE] = "1"
         os.environ.setdefault("GLOG_v", "2")
@@ -126,7 +126,7 @@ def is_verbose() -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """The message of an error for the user of a command: of MindSpore's, the line that says what is wrong."""
+    """Return the message of an error for the user of a command: of MindSpore's, the line that says what is wrong."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     text = str(error).strip()

@@ -17,12 +17,12 @@ _LEVEL = {"--fusion-level": "--level"}
 
 
 def ms_optimize() -> None:
-    """`optimize`."""
+    """Run `optimize`."""
     _run("optimize", _LEVEL)
 
 
 def ms_infer() -> None:
-    """`infer`."""
+    """Run `infer`."""
     _run("infer", {})
 
 

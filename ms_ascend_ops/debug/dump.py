@@ -203,7 +203,7 @@ def _layers(data: Mapping[str, Any], folder: Path) -> Iterator[Layer]:
 
 
 def _tensors(described: Any) -> list[Mapping[str, Any]]:
-    """Descriptions of tensors, within lists and dicts."""
+    """Return descriptions of tensors, within lists and dicts."""
     if isinstance(described, Mapping):
         if str(described.get("type", "")).endswith(("Tensor", "Parameter", "ndarray")) and "shape" in described:
             return [described]

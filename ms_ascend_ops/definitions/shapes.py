@@ -117,7 +117,9 @@ class ShapeRule:
         return self.tail == len(self.tokens)
 
     def in_order(self, axis: int) -> tuple[Token, ...]:
-        """The tokens as the dims stand, if the anchored one `moves` to an axis of the tail, or of a fixed rule."""
+        """Return the tokens as the dims stand, if the anchored one `moves` to an axis of the tail, or of a
+        fixed rule.
+        """
         others = self.before + self.after
         position = axis + len(self.tokens) if axis < 0 else axis
         return others[:position] + ((self.anchor,) if self.anchor else ()) + others[position:]

@@ -21,7 +21,7 @@ Bound = dict[str, Sizes]
 
 
 def known(shape: Sequence[Any] | None) -> tuple[int, ...] | None:
-    """The shape with -1 for each size that is a symbol."""
+    """Return the shape with -1 for each size that is a symbol."""
     return None if shape is None else tuple(size if type(size) is int else -1 for size in shape)
 
 

@@ -28,7 +28,7 @@ _HOST_COPY = "host copy"
 
 
 def chip_of(soc: str) -> Chip:
-    """The description of the chip that CANN calls so.
+    """Return the description of the chip that CANN calls so.
 
     Raises:
         KeyError: there is none.
@@ -51,7 +51,7 @@ class Clock:
         self._rows: list[dict[str, Any]] = []
 
     def spend(self, stream: int, what: str, call: bytes, count: int, begin_ns: int) -> int:
-        """The nanoseconds that a command takes which begins at this time of its stream.
+        """Return the nanoseconds that a command takes which begins at this time of its stream.
 
         Args:
             stream: its number.

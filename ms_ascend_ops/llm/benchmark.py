@@ -31,12 +31,12 @@ class Speed:
 
     @property
     def prompt_rate(self) -> float:
-        """Tokens of a prompt a second."""
+        """Return the tokens of a prompt a second."""
         return self.context / self.prompt_s
 
     @property
     def token_rate(self) -> float:
-        """Tokens of all answers a second."""
+        """Return the tokens of all answers a second."""
         return self.batch / self.token_s
 
 
@@ -207,7 +207,7 @@ def measured(
 
 
 def chart(speeds: Sequence[Mapping[str, Speed]], title: str, path: Path) -> None:
-    """Bars of both figures for each engine, a group for each length of context.
+    """Draw bars of both figures for each engine, a group for each length of context.
 
     Args:
         speeds: what `measured` gave, for each length.

@@ -70,7 +70,7 @@ class ChatTemplate:
         self, messages: Sequence[Mapping[str, Any]], generate: bool = True, characters: int = _MOST_CHARACTERS,
         **variables: Any,
     ) -> str:  # fmt: skip
-        """The text of a conversation; with `generate`, up to where the answer begins.
+        """Render the text of a conversation; with `generate`, up to where the answer begins.
 
         Args:
             messages: role and content of each.
@@ -113,7 +113,7 @@ class ChatTemplate:
 
 
 def _as_given(message: Any) -> Any:
-    """A message as transformers hands it over: without keys of None, its reasoning under the names in use."""
+    """Return a message as transformers hands it over: without keys of None, its reasoning under the names in use."""
     if not isinstance(message, Mapping):
         return message
     reasoning = next((message[key] for key in _REASONING if message.get(key) is not None), None)

@@ -40,13 +40,13 @@ class ConstraintError(ValueError):
 
 
 def json_grammar(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The grammar of JSON texts of a schema."""
+    """Return the grammar of JSON texts of a schema."""
     options = {"whitespace_flexible": True, "whitespace_pattern": _WHITESPACE}
     return [{"json_schema": {**schema, "x-guidance": options}}]
 
 
 def lark_grammar(begin: str, schema: Mapping[str, Any], end: str) -> list[dict[str, Any]]:
-    """The grammar of such a text between two others. `begin` and `end` are terms of Lark, or empty."""
+    """Return the grammar of such a text between two others. `begin` and `end` are terms of Lark, or empty."""
     return [{"lark_grammar": f"start: {begin} @value {end}"}, {"name": "value", **json_grammar(schema)[0]}]
 
 
@@ -68,7 +68,7 @@ class Grammars:
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def open(self, grammar: Sequence[Mapping[str, Any]], copies: int = 1) -> list[Constraint]:
-        """Constraints of this grammar, for so many sequences.
+        """Return constraints of this grammar, for so many sequences.
 
         Raises:
             ConstraintError: the grammar is none, or takes too much to compile.
@@ -177,7 +177,7 @@ class Constraint:
         return self._connection.ready(self._copy, wait_s)
 
     def allowed(self) -> Array:
-        """The numbers of the tokens that may follow now; none: the text is complete.
+        """Return the numbers of the tokens that may follow now; none: the text is complete.
 
         Raises:
             ConstraintError: the process has ended, or found no way on.

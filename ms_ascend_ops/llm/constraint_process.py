@@ -42,7 +42,7 @@ def receive(source: socket.socket, size: int) -> bytes:
 
 
 def frame(source: socket.socket) -> bytes:
-    """The bytes of a frame: their number comes first."""
+    """Return the bytes of a frame: their number comes first."""
     return receive(source, struct.unpack("<I", receive(source, 4))[0])
 
 

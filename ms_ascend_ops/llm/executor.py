@@ -44,10 +44,10 @@ class Executor(Protocol):
 
     @property
     def chunk(self) -> int:
-        """New tokens of a step at most."""
+        """Return the number of new tokens of a step at most."""
 
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
-        """Logits behind the last token of each chunk, float32, shape (chunks, vocabulary).
+        """Run a step; return logits behind the last token of each chunk, float32, shape (chunks, vocabulary).
 
         Several chunks have one token each. With `every_row` there is one chunk, and a row of logits for each token.
         """
@@ -71,7 +71,10 @@ class StepArrays:
         self._positions = np.zeros((batch, tokens), np.int64)
 
     def fill(self, chunks: Sequence[Chunk]) -> None:
-        """Padding comes before the tokens of a sequence: its keys go nowhere, and its queries see nothing new."""
+        """Fill in the inputs.
+
+        Padding comes before the tokens of a sequence: its keys go nowhere, and its queries see nothing new.
+        """
         inputs = self.inputs
         self._ids.fill(0)
         self._positions.fill(0)
@@ -120,7 +123,7 @@ class ProgramExecutor:
         return self.network.all_logits(wanted)
 
     def states(self, chunk: Chunk) -> Array:
-        """The normalized states behind the last layer, float32, shape (tokens, hidden)."""
+        """Compute the normalized states behind the last layer, float32, shape (tokens, hidden)."""
         return self._run([chunk], "states")[-len(chunk.tokens) :].astype(np.float32)
 
     def _run(self, chunks: Sequence[Chunk], rows: str) -> Array:
@@ -167,6 +170,6 @@ def check_memory(source: str, config: ModelConfig, blocks: int, context: int, it
 
 
 def padded(count: int) -> int:
-    """The size of the program for a number of tokens or sequences."""
+    """Return the size of the program for a number of tokens or sequences."""
     index = bisect_left(_SIZES, count)
     return _SIZES[index] if index < len(_SIZES) else count

@@ -245,7 +245,7 @@ class LanguageModel:
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None, most: int | None = None,
     ) -> list[int]:  # fmt: skip
-        """The tokens of a conversation, up to where the answer begins.
+        """Return the tokens of a conversation, up to where the answer begins.
 
         Args:
             messages: role and content of each.
@@ -262,7 +262,7 @@ class LanguageModel:
 
 
 def cache_type(cache_dtype: str | None, dtype: str) -> Any:
-    """The type of the cache of a network that calculates in `dtype`.
+    """Return the type of the cache of a network that calculates in `dtype`.
 
     Raises:
         ValueError: there is no such type.

@@ -63,17 +63,20 @@ class Network:
             out *= self.dtype.type(scale)
 
     def all_logits(self, products: Array) -> Array:
-        """Logits of the whole vocabulary, of the last products of this process's part, float32."""
+        """Return logits of the whole vocabulary, of the last products of this process's part, float32."""
         logits = capped(products, self.config.logit_cap)
         return logits if self.group is None else self.group.joined(logits, self.config.vocabulary)
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
-        """Normalized states behind the last layer, shape (b, s, hidden). Attention is in the type of the caches."""
+        """Compute the normalized states behind the last layer, shape (b, s, hidden).
+
+        Attention is in the type of the caches.
+        """
         return decoder(ops, self, step.x, step.angles, attention(ops, step, caches))
 
 
 def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
-    """The attention of the layers in a step, over the keys and values of each of them."""
+    """Compute the attention of the layers in a step, over the keys and values of each of them."""
 
     def attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
         places = step.slots, step.tables, step.lengths
@@ -83,7 +86,7 @@ def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> 
 
 
 def capped(logits: Array, cap: float) -> Array:
-    """Logits that come near to a cap at most; 0: there is none."""
+    """Cap logits smoothly; 0: there is no cap."""
     return cap * np.tanh(logits / cap) if cap else logits
 
 
@@ -100,7 +103,7 @@ class _Blocks:
         self._left = np.empty(0, np.uint8)
 
     def place(self, array: Array) -> Array:
-        """The array, in a block unless it is large enough alone."""
+        """Place the array in a block unless it is large enough alone."""
         size = -(-array.nbytes // self._ALIGNMENT) * self._ALIGNMENT
         if size > self._SIZE // 16:
             return array

@@ -145,7 +145,7 @@ def _sum(
 
 
 def _hollow(dtype: Any, *shape: int) -> Array:
-    """A read-only array of that shape, broadcast from one element."""
+    """Return a read-only array of that shape, broadcast from one element."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -184,7 +184,7 @@ def _network(config: ModelConfig, kind: str) -> Network:
 
 
 def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:
-    """The launches of a step, with the arguments of `predict_step`."""
+    """Return the launches of a step, with the arguments of `predict_step`."""
     network = _network(config, kind)
     recorder = NetworkRecorder()
     blocks = -(-context // BLOCK)
@@ -230,7 +230,9 @@ def _filled(launch: Launch, context: int) -> dict[int, str | Array]:
 
 
 def _unread_bytes(launch: Launch, context: int) -> float:
-    """Bytes of inputs that are not looked at: of experts without a token, and of a cache in front of the window."""
+    """Return the bytes of inputs that are not looked at: of experts without a token, and of a cache in front of
+    the window.
+    """
     given: list[Any] = launch.inputs
     if launch.operator == "grouped_matmul":
         rows, weight = math.prod(given[0].shape[:-1]), given[1]
@@ -261,7 +263,7 @@ def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder)
 def _stock(
     config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip
 ) -> tuple[dict[str, float], int]:
-    """Time by group of operators, and launches, of the network as one writes it with stock operators."""
+    """Return time by group of operators, and launches, of the network as one writes it with stock operators."""
     rows = batch * tokens
     query, keys = config.query_size, config.key_size
     hidden = rows * config.hidden

@@ -51,7 +51,7 @@ class Symbol:
         return self.recorder.cast(self, dtype)
 
     def last_row(self) -> Symbol:
-        """The last of the rows, as a matrix of one row."""
+        """Return the last of the rows, as a matrix of one row."""
         return self.recorder.view(LAST_ROW, self, (1, self.shape[-1]))
 
 
@@ -223,6 +223,6 @@ class Eager(Recorder):
 
 
 def _read(step: Step | _Call) -> list[Value]:
-    """The values that a step needs."""
+    """Return the values that a step needs."""
     dims = [dim[0] for dim in step.dims if not isinstance(dim, int)]
     return [value for value in step.inputs if value is not None] + dims

@@ -70,7 +70,7 @@ class Sampler:
         self._generated: Counter[int] = Counter()
 
     def choose(self, logits: Array, allowed: Array | None = None) -> int:
-        """The next token.
+        """Choose the next token.
 
         Args:
             logits: of the vocabulary.
@@ -101,7 +101,7 @@ class Sampler:
 
 
 def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
-    """Logits with those of tokens that occurred made less likely.
+    """Make tokens that occurred less likely.
 
     Source: Keskar et al., CTRL, 2019; negative logits are multiplied, as in transformers.
     """
@@ -113,7 +113,7 @@ def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
 
 
 def biased(logits: Array, sampling: Sampling, generated: Mapping[int, int]) -> Array:
-    """Logits with those of generated tokens made less likely, and with what is added to some.
+    """Make generated tokens less likely, and add the logit bias.
 
     Source: OpenAI's API: c times frequency_penalty, and presence_penalty, for a token that came c times.
     """
@@ -149,7 +149,7 @@ def log_probability(logits: Array, token: int, count: int = 0) -> TokenLogprob:
 
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """Tokens that may be chosen, and their probabilities in float64, which sum to 1.
+    """Return tokens that may be chosen, and their probabilities in float64, which sum to 1.
 
     The most likely come first if top_k or top_p says how many there are; otherwise they come by their numbers.
 
@@ -192,5 +192,5 @@ def _largest(values: Array, count: int) -> Array:
 
 
 def _nucleus(weights: Array, share: float) -> Array:
-    """The first weights that together reach a share: the one with which they do is the last."""
+    """Return the first weights that together reach a share: the one with which they do is the last."""
     return weights[: int(np.searchsorted(np.cumsum(weights), share, side="left")) + 1]

@@ -133,14 +133,14 @@ class StockModel:
         self._room = room
 
     def prompt(self, tokens: Sequence[int]) -> Array:
-        """Logits behind the last of the tokens, which are the first ones."""
+        """Compute logits behind the last of the tokens, which are the first ones."""
         if len(tokens) <= WHOLE:
             return self._run(tokens, 0, len(tokens))
         pieces = [(tokens[first : first + PIECE], first) for first in range(0, len(tokens), PIECE)]
         return [self._run(piece, first, self._room) for piece, first in pieces][-1]
 
     def token(self, token: int, place: int) -> Array:
-        """Logits behind one more."""
+        """Compute logits behind one more."""
         return self._run([token], place, self._room)
 
     def _run(self, tokens: Sequence[int], start: int, seen: int) -> Array:

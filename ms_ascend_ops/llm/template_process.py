@@ -95,7 +95,7 @@ def environment() -> Any:
 
 
 def render(template: Any, values: Mapping[str, Any], most: int) -> str:
-    """The text that a template writes."""
+    """Render the text that a template writes."""
     parts, size = [], 0
     for part in template.generate(values):
         size += len(part)

@@ -50,7 +50,7 @@ def register() -> None:
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Every attribute of a node of this domain by its name, checked.
+    """Return every attribute of a node of this domain by its name, checked.
 
     Raises:
         TypeError: an attribute has another type, or there is no such attribute.
@@ -196,7 +196,7 @@ def _dtype_in(signature: Signature, name: str, dtypes: Sequence[str | None]) -> 
 
 
 def _shape(proto: Any) -> tuple[Any, ...] | None:
-    """The dims, of which open ones are an object each; None: the tensor is absent, or of unknown rank."""
+    """Return the dims, of which open ones are an object each; None: the tensor is absent, or of unknown rank."""
     if proto is None or not proto.tensor_type.HasField("shape"):
         return None
     return tuple(

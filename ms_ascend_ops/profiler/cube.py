@@ -28,7 +28,7 @@ Transfer = tuple[float, float, float, float]
 
 
 def transfer(size: float, hbm: float, pieces: float, mte: Mte, efficiency: float = 1.0) -> Transfer:
-    """A copy of `size` bytes in `pieces`, `hbm` of them from or to HBM."""
+    """Describe a copy of `size` bytes in `pieces`, `hbm` of them from or to HBM."""
     # Pieces that are too short for the rate take their time as well; it hides behind the transfer.
     shortest = pieces * mte.piece_cycles
     most = size / shortest if shortest else math.inf
@@ -79,7 +79,7 @@ class ProductPlan:
 
 
 def plan_product(event: Event, operands: list[Event], hbm: list[float], chip: Chip, hf32: bool = False) -> ProductPlan:
-    """The stages of a product.
+    """Plan the stages of a product.
 
     Args:
         event: the product.
@@ -223,7 +223,7 @@ class CubeCore:
     # ---- requests
 
     def ask(self, owner: int, instruction: int, plan: ProductPlan) -> None:
-        """A message of a vector core arrives."""
+        """Take a message of a vector core."""
         self.queue.append(_Request(owner, instruction, plan))
         self.serve()
 
@@ -302,7 +302,7 @@ class CubeCore:
             self.try_load()
 
     def multiply(self, slot: _Slot, start: float) -> None:
-        """`start`: when L0C is free."""
+        """Multiply; `start`: when L0C is free."""
         owner, instruction = slot.request.owner, slot.request.instruction
         first_load = first_step = None
         for load, step in slot.stage.steps:

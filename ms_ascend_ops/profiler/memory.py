@@ -72,12 +72,12 @@ def _pairs(copies: list[Array], trace: Trace) -> zip[tuple[Array, Array]]:
 
 
 def _cold_share(trace: Trace, chip: Chip) -> float:
-    """The part of a working set that a full L2 does not hold."""
+    """Return the part of a working set that a full L2 does not hold."""
     return max(0.0, 1.0 - chip.l2_bytes / max(1, trace.minimal_bytes))
 
 
 def _moved_bytes(events: Array, chip: Chip) -> Array:
-    """Bytes of copies; pieces that lie apart move whole sectors."""
+    """Return the bytes of copies; pieces that lie apart move whole sectors."""
     piece = events["piece_bytes"].astype(np.float64)
     apart = (events["pieces"] > 1) & (events["stride"] > events["piece_bytes"])
     sectors = np.ceil(piece / chip.sector_bytes) * chip.sector_bytes
@@ -100,7 +100,7 @@ def _line_bytes(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> 
 
 
 def _lines(event: Array, line_bytes: int) -> Array | slice:
-    """The lines that a copy touches."""
+    """Return the lines that a copy touches."""
     begin, piece, pieces, stride = (int(event[key]) for key in ("offset", "piece_bytes", "pieces", "stride"))
     if pieces == 1 or stride < piece + line_bytes:
         return slice(begin // line_bytes, (begin + (pieces - 1) * stride + piece - 1) // line_bytes + 1)

@@ -54,7 +54,7 @@ class Program:
 
 
 def vector_cycles(event: Event, names: list[str], chip: Chip) -> float:
-    """Cycles that a vector instruction spends on its repeats."""
+    """Return the cycles that a vector instruction spends on its repeats."""
     rate = chip.lanes_per_cycle(names[event.name], event.element_bytes)
     return float(event.repeats * event.repeat_lanes / rate)
 
@@ -235,7 +235,7 @@ class _Compiler:
 
 
 def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
-    """The cores in groups whose programs take the same time."""
+    """Return the cores in groups whose programs take the same time."""
     groups: dict[bytes, list[int]] = {}
     for core, digest in enumerate(_digests(trace, chip, hbm_bytes)):
         groups.setdefault(digest, []).append(core)
@@ -243,7 +243,9 @@ def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
 
 
 def alike_groups(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[list[int]]]:
-    """The cores of a kernel that uses cube cores: for all cube cores that do the same, their first and second cores."""
+    """Return the cores of a kernel that uses cube cores: for all cube cores that do the same, their first and
+    second cores.
+    """
     digests = _digests(trace, chip, hbm_bytes)
     groups: dict[bytes, list[list[int]]] = {}
     for first in range(0, len(digests), VECTOR_CORES):
@@ -279,7 +281,7 @@ def _depends(event: Event, previous: Event) -> bool:
 
 
 def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: Array, hf32: bool = False) -> Program:
-    """The program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
+    """Compile the program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
 
     With `hf32`, products of floats round their operands to HF32.
 

@@ -74,7 +74,7 @@ class _Flows:
         return used
 
     def next_end(self) -> float:
-        """Cycles until the first transfer ends."""
+        """Return the cycles until the first transfer ends."""
         return min(
             ((ends[0][0] - self.moved[limit]) / self.rate[limit] for limit, ends in self.ends.items() if ends),
             default=float("inf"),
@@ -259,7 +259,7 @@ class _Simulator:
         return able
 
     def arrive(self, owner: int, i: int) -> None:
-        """A core is at SyncAll: when the last one is, all go on."""
+        """Note that a core is at SyncAll: when the last one is, all go on."""
         self.at_barrier.append((owner, i, self.ready[owner][i]))
         if len(self.at_barrier) < len(self.programs):
             return
@@ -272,7 +272,7 @@ class _Simulator:
             self.set_begin(other, j)
 
     def transfer(self, owner: int, i: int) -> tuple[Transfer, int]:
-        """And how many cores do the same."""
+        """Return the transfer, and how many cores do the same."""
         if owner == _CUBE:
             _, transfer, multiplicity = self.jobs[i]
         else:

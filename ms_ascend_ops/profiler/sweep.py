@@ -41,7 +41,7 @@ def default_axes(base: Profile) -> dict[str, list[int]]:
 
 
 def cases(base: Case, axes: Mapping[str, Sequence[int]]) -> Iterable[Case]:
-    """All combinations."""
+    """Yield all combinations."""
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         platform = {_PLATFORM[name]: value for name, value in chosen.items() if name in _PLATFORM}

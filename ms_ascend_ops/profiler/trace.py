@@ -146,7 +146,7 @@ class Event(NamedTuple):
 
 
 def rows(events: Array) -> list[Event]:
-    """The calls one by one."""
+    """Return the calls one by one."""
     return [Event(*values) for values in zip(*(events[name].tolist() for name in Event._fields), strict=True)]
 
 
@@ -180,5 +180,5 @@ class Trace:
 
     @property
     def minimal_bytes(self) -> int:
-        """Every input once, every output once."""
+        """Return the least that has to move: every input once, every output once."""
         return sum(argument.bytes for argument in self.arguments)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
-    """The application. Models are loaded when it starts, and unloaded when it stops.
+    """Create the application. Models are loaded when it starts, and unloaded when it stops.
 
     Args:
         settings: models, limits, keys.

@@ -165,7 +165,7 @@ class GraphNetwork:
             ]
 
     def _check_rows(self) -> None:
-        """Rows must not have an influence on each other."""
+        """Check that rows have no influence on each other."""
         first, second = self._example(2, 0), self._example(1, 1)
         both = [
             Values(a.datatype, np.concatenate((a.array, b.array))) for a, b in zip(first, second, strict=True)
@@ -186,7 +186,7 @@ class GraphNetwork:
                 raise ValueError(f"max_batch_size: rows of {spec.name} depend on the rows beside them")
 
     def _example(self, rows: int, seed: int) -> list[Values]:
-        """Random inputs; sizes that are open are 1 but for axis 0."""
+        """Return random inputs; sizes that are open are 1 but for axis 0."""
         rng = np.random.default_rng(seed)
         values = []
         for spec in self.inputs:

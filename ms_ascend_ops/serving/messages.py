@@ -153,7 +153,7 @@ _SCALARS = ("bool", "int32", "int64", "uint32", "uint64", "float", "double", "st
 
 
 def message(name: str) -> Any:
-    """The class of a message."""
+    """Return the class of a message."""
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 

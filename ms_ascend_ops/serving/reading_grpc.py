@@ -67,7 +67,7 @@ def read_call(data: bytes) -> Call:
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """A message of a kind.
+    """Read a message of a kind.
 
     Raises:
         BadRequest: it is none.
@@ -118,7 +118,7 @@ def _output_name(output: Any) -> str:
 
 
 def parameters_in(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a message."""
+    """Return the parameters of a message."""
     values = {}
     for name, parameter in parameters.items():
         kind = parameter.WhichOneof("parameter_choice")

@@ -17,7 +17,7 @@ def direct_first(
     dispatched: Callable[..., Any],
     compiling: Callable[[], bool] | None = None,
 ) -> Callable[..., Any]:
-    """A function whose parameters are the inputs and attributes of the definition.
+    """Return a function whose parameters are the inputs and attributes of the definition.
 
     It returns what `direct` does, or, where that is NotImplemented or `compiling()`, what `dispatched` does.
     """

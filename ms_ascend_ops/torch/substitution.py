@@ -174,7 +174,7 @@ def _origins(found: Found) -> list[fx.Node]:
 
 
 def _blocked(found: Found, order: Mapping[fx.Node, int], changes: Sequence[int]) -> str:
-    """Why the operator cannot stand here, if it cannot."""
+    """Return why the operator cannot stand here, if it cannot."""
     inputs = [node.origin for node in (*found.inputs, *found.moved.values())]
     outputs = [node.origin for node in found.outputs.values()]
     if None in inputs or None in outputs:

@@ -36,7 +36,7 @@ def ours(row_ends, indices, blocks, dense):
 
 
 def stock(row_ends, indices, blocks, dense):
-    """The blocks at their places in the dense matrix, which is multiplied as a whole."""
+    """Multiply by the dense matrix as a whole, with the blocks at their places in it."""
     position = ops.cumsum(ops.ones_like(indices), 0) - 1
     row = ops.searchsorted(row_ends, position, right=True)
     columns = ops.zeros_like(dense[::SIDE, 0])

@@ -44,7 +44,7 @@ GRADIENT_VARIANTS = ("",)
 
 
 def attributes(samples, channels, outs, size, kernel, stride, groups):
-    """Padding, but for a kernel whose places do not overlap."""
+    """Return the attributes: padding, but for a kernel whose windows do not overlap."""
     pad = 0 if kernel == stride else kernel // 2
     pads = {f"pad_{side}": pad for side in ("top", "bottom", "left", "right")}
     return {**pads, "stride_h": stride, "stride_w": stride, "groups": groups}

@@ -17,7 +17,7 @@ def inputs(draw, *shape):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

@@ -26,7 +26,7 @@ def inputs(draw, sequences, tokens, length, heads, dim):
 
 
 def bytes_moved(arrays, gradient):
-    """The new tokens, from and to; the slots."""
+    """Return the bytes of the new tokens, from and to; the slots."""
     return 2 * (arrays["key"].nbytes + arrays["value"].nbytes) + arrays["slot_mapping"].nbytes
 
 

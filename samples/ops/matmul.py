@@ -47,7 +47,7 @@ def stock(x, weight, bias, transpose_weight, activation="none"):
 
 
 def matmul_v3(x, weight, bias, transpose_weight, activation="none"):
-    """The product is one operator there, bias and activation are others."""
+    """Call the product, which is one operator there; bias and activation are others."""
     return stock(x, weight, bias, transpose_weight, activation)
 
 

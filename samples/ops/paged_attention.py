@@ -34,7 +34,7 @@ def inputs(draw, sequences, tokens, heads, key_heads, length, block_size, size):
 
 
 def bytes_moved(arrays, gradient):
-    """Query and result, and the keys and values that the lengths reach."""
+    """Return the bytes of query and result, and of the keys and values that the lengths reach."""
     caches = sum(cache[0, 0].nbytes for cache in (arrays["key_cache"], arrays["value_cache"]))
     return 2 * arrays["query"].nbytes + int(arrays["context_lengths"].sum()) * caches
 

@@ -23,7 +23,7 @@ def inputs(draw, rows, cols, inner):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

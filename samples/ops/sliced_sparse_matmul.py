@@ -35,7 +35,7 @@ def ours(x, slice_ends, indices, values, group_ends, pieces):
 
 
 def stock(x, slice_ends, indices, values, group_ends, pieces):
-    """Elements are gathered and multiplied, and added up by slices and then by groups."""
+    """Gather elements and multiply, then add up by slices and by groups."""
     wide = ops.pad(x.astype("float32"), (0, 1))
     products = ops.gather(wide, indices, -1) * values.astype("float32")
     sums = ops.pad(_by_ends(products, slice_ends).reshape((x.shape[0], -1)), (0, 1))
@@ -43,14 +43,14 @@ def stock(x, slice_ends, indices, values, group_ends, pieces):
 
 
 def _by_ends(terms, ends):
-    """Sums of positions up to each end: differences of running sums."""
+    """Return sums of positions up to each end: differences of running sums."""
     running = ops.cumsum(ops.pad(terms, (0, 0, 1, 0)), 1)
     upper = ops.gather(running, ends, 1)
     return upper - ops.concat((ops.zeros_like(upper[:, :1]), upper[:, :-1]), 1)
 
 
 def pytorch(torch, x, slice_ends, indices, values, group_ends, pieces):
-    """The rows of the matrix are those of the pieces that a group has."""
+    """Multiply in PyTorch. The rows of the matrix are those of the pieces that a group has."""
     rows = torch.full((len(slice_ends) * LANES + 1,), -1, dtype=torch.long)
     rows[pieces.long()] = _owners(torch, group_ends)[:, None] * LANES + torch.arange(LANES)
     row = rows[_owners(torch, slice_ends)[:, None] * LANES + torch.arange(LANES)]

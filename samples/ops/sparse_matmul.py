@@ -39,7 +39,7 @@ def ours(row_ends, indices, values, dense):
 
 
 def stock(row_ends, indices, values, dense):
-    """Places of the values in the dense matrix, which is multiplied as a whole."""
+    """Multiply by the dense matrix as a whole, with the values at their places in it."""
     position = ops.cumsum(ops.ones_like(indices), 0) - 1
     row = ops.searchsorted(row_ends, position, right=True)
     columns = ops.zeros_like(dense[:, 0])

@@ -27,7 +27,7 @@ def inputs(draw, rows, cols, inner, bits):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

@@ -23,7 +23,7 @@ SIZES = {
 
 
 def example() -> ModuleType:
-    """The module. It is no part of the package: there is one beside a checkout of the sources."""
+    """Load the module. It is no part of the package: there is one beside a checkout of the sources."""
     name = "ms_ascend_ops_example_llama"
     if name not in sys.modules:
         path = Path(__file__).resolve().parents[3] / "examples" / "llama.py"
@@ -48,7 +48,7 @@ class _Scores(nn.Cell):  # type: ignore[misc]
 
 
 def build(size: dict[str, int], dtype: str) -> Target:
-    """`size` is that of a LlamaConfig, with the lengths of prompt and cache."""
+    """Build the network. `size` is that of a LlamaConfig, with the lengths of prompt and cache."""
     llama = example()
     sizes = dict(size)
     length, past, batch = sizes.pop("length"), sizes.pop("past"), sizes.pop("batch", 2)

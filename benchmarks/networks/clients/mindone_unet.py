@@ -38,7 +38,10 @@ class _NormPart(nn.Cell):  # type: ignore[misc]
 
 
 def build(size: dict[str, Any], dtype: str) -> Target:
-    """`size`: channels, groups and sample size of the UNet; channels and sample size of the block."""
+    """Build the network.
+
+    `size` holds channels, groups and sample size of the UNet; channels and sample size of the block.
+    """
     if dtype != "float32":
         raise ValueError("it is measured in float32")
     from ms_ascend_ops.benchmarks.networks.clients import _mint_on_cpu  # before mindone, which takes names from mint

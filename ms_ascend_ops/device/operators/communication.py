@@ -133,7 +133,7 @@ class _Communicator:
         return _Operation(self, name, collective, number)
 
     def number(self, direction: str, peer: int) -> int:
-        """The number of the next piece that goes to, or comes from, a rank outside collective operations."""
+        """Return the number of the next piece that goes to, or comes from, a rank outside collective operations."""
         with self._arrived:
             self._numbers[direction, peer] += 1
             return self._numbers[direction, peer]

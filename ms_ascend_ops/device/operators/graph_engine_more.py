@@ -58,7 +58,7 @@ def _chosen_gradient(compare: Callable[..., Array]) -> Callable[..., Any]:
 
 
 def _summed(values: Array, shape: Sequence[int]) -> Array:
-    """The sum over what was broadcast."""
+    """Return the sum over what was broadcast."""
     extra = values.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1))
     return values.sum(axes).reshape(shape) if axes else values

@@ -89,7 +89,7 @@ class Tensor:
         return prod(self.shape)
 
     def memory(self) -> Array:
-        """The elements as they are stored, to be read or written."""
+        """Return the elements as they are stored, to be read or written."""
         stored = _known(self.code)[1]
         width = stored.itemsize
         return array_at(
@@ -100,7 +100,7 @@ class Tensor:
         )
 
     def read(self, constant: bytes | None = None) -> Array:
-        """The values in a dtype to compute with; `constant`: they are not in device memory, but these."""
+        """Read the values in a dtype to compute with; `constant`: they are not in device memory, but these."""
         if constant is not None:
             values = np.frombuffer(constant, _known(self.code)[1], self.size).reshape(self.shape)
             return from_bfloat16_bits(values) if self.code == _BFLOAT16 else values
@@ -140,7 +140,7 @@ def from_bfloat16_bits(bits: Array) -> Array:
 
 
 def rounded(array: Array, code: int) -> Array:
-    """Values as a tensor of this dtype stores them."""
+    """Round values as a tensor of this dtype stores them."""
     stored = _known(code)[1]
     if array.dtype.kind == "c" and stored.kind != "c":
         array = array.real
@@ -155,7 +155,7 @@ def rounded(array: Array, code: int) -> Array:
 
 
 def read_scalar(code: int, data: bytes) -> Any:
-    """The value of an aclScalar as a number of Python."""
+    """Read the value of an aclScalar as a number of Python."""
     _, stored = _known(code)
     value = np.frombuffer(data, stored, 1)
     return (from_bfloat16_bits(value) if code == _BFLOAT16 else value)[0].item()
@@ -191,7 +191,7 @@ def array_at(stored: np.dtype[Any], address: int, shape: tuple[int, ...], stride
 
 
 def _bfloat16_bits(values: Array) -> Array:
-    """The nearest bfloat16, ties to even."""
+    """Round to the nearest bfloat16, ties to even."""
     single = np.ascontiguousarray(values, np.float32).reshape(values.shape)
     bits = single.view(np.uint32)
     nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
@@ -199,7 +199,9 @@ def _bfloat16_bits(values: Array) -> Array:
 
 
 def _saturated(array: Array, stored: np.dtype[Any]) -> Array:
-    """Towards zero, as the hardware converts: what is too large becomes the largest, what is no number 0."""
+    """Round towards zero and saturate, as the hardware converts: what is too large becomes the largest, NaN
+    becomes 0.
+    """
     limits = np.iinfo(stored)
     wide = np.nan_to_num(np.trunc(array, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
     # The largest int64 and uint64 are no float64: the one above is not converted, but replaced.

@@ -113,7 +113,7 @@ def max_pool_backward(dy: Array, self: Array, places: Array, *_window: Any) -> A
 
 
 def max_pool_with_mask(self: Array, *window: Any, outputs: list[Tensor]) -> tuple[Array, None]:
-    """The mask is CANN's own code for its gradient, which finds the places again here."""
+    """Return maxima and a mask. The mask is CANN's own code for its gradient, which finds the positions again here."""
     return max_pool_with_indices(self, *window, outputs=outputs)[0], None
 
 
@@ -159,7 +159,7 @@ def _adaptive(area: Sequence[int], size: Sequence[int]) -> Iterator[_Place]:
 
 
 def _largest(self: Array, shape: Sequence[int], rank: int, places: Iterator[_Place]) -> tuple[Array, Array]:
-    """The largest values, and where they are in the last dimensions."""
+    """Return the largest values, and where they are in the last dimensions."""
     values, found = np.empty(shape, self.dtype), np.empty(shape, np.int64)
     numbers = np.arange(np.prod(self.shape[-rank:])).reshape(self.shape[-rank:])
     for place in places:

@@ -19,7 +19,7 @@ _FRACTION_BEGINS, _FRACTION_STEPS = 2.0, 60
 
 
 def erf(x: Any) -> Array:
-    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
+    """Compute 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
     values = np.asarray(x)
     result = np.empty(values.shape, np.result_type(values.dtype, np.float32))
     flat, made = np.ravel(values), result.reshape(-1)
@@ -30,7 +30,7 @@ def erf(x: Any) -> Array:
 
 
 def erfc(x: Any) -> Array:
-    """1 - erf(x), by a continued fraction where that is small."""
+    """Compute 1 - erf(x), by a continued fraction where that is small."""
     values = np.asarray(x)
     wide = values.astype(np.float64)
     large = fraction = np.maximum(wide, _FRACTION_BEGINS)
@@ -42,7 +42,7 @@ def erfc(x: Any) -> Array:
 
 
 def erfinv(x: Any) -> Array:
-    """Newton's steps from Winitzki's approximation."""
+    """Invert erf by Newton's steps from Winitzki's approximation."""
     values = np.asarray(x)
     wide = values.astype(np.float64)
     inside = np.where(np.abs(wide) < 1, wide, 0)

@@ -48,7 +48,7 @@ class GGUFTensor:
         return self.shape[0] if len(self.shape) == 1 else math.prod(self.shape[:-1])
 
     def read(self, rows: slice = slice(None), columns: slice = slice(None)) -> Array | QuantizedMatrix:
-        """The numbers, or a part of them: floats where they lie in the file, or quantized as they are.
+        """Read the numbers, or a part of them: floats where they lie in the file, or quantized as they are.
 
         Raises:
             ValueError: the columns begin or end within a group of a quantized matrix.
@@ -88,7 +88,7 @@ class GGUFFile:
         self._read_others()
 
     def _read_others(self) -> None:
-        """The tensors of the parts behind the first, which gguf-split names by their numbers."""
+        """Read the tensors of the parts behind the first, which gguf-split names by their numbers."""
         count, number = self.fields.get("split.count", 0), self.fields.get("split.no", 0)
         if count in (0, 1) or number != 0:
             return

@@ -49,7 +49,7 @@ class SpecialTokens:
 
 
 def read_special_tokens(path: Path, fields: Mapping[str, Any]) -> SpecialTokens:
-    """The special tokens of a file with these keys.
+    """Read the special tokens of a file with these keys.
 
     Raises:
         ValueError: a key does not fit, or is one that is not supported.
@@ -95,7 +95,7 @@ def read_special_tokens(path: Path, fields: Mapping[str, Any]) -> SpecialTokens:
 
 
 def tokenizer_field(path: Path, fields: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    """A value `tokenizer.ggml.<key>`.
+    """Return a value `tokenizer.ggml.<key>`.
 
     Raises:
         ValueError: it is missing, and there is no default, or it has another type.

@@ -81,7 +81,7 @@ class SafetensorsFile:
         self._bytes = np.memmap(path, np.uint8, "r")
 
     def read(self, name: str) -> Array:
-        """The tensor, where it lies in the file."""
+        """Return the tensor, where it lies in the file."""
         place = self.tensors[name]
         data = np.asarray(self._bytes[place.first : place.end])
         if place.first % place.dtype.itemsize:
@@ -90,7 +90,7 @@ class SafetensorsFile:
 
 
 def _whole(values: Any) -> tuple[int, ...]:
-    """A list of sizes or offsets.
+    """Check a list of sizes or offsets.
 
     Raises:
         ValueError: it is something else.

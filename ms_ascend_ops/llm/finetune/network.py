@@ -166,7 +166,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         self._rows = None if lora is None else self._embedding_rows()
 
     def linear(self, *names: str) -> _Cells:
-        """The layers of these names."""
+        """Return the layers of these names."""
         return _Cells([self._cell(name) for name in names])
 
     def _cell(self, name: str) -> nn.Cell:
@@ -180,7 +180,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return self.adapted[name]
 
     def norm_of(self, name: str) -> Any:
-        """The weight of a norm of this name."""
+        """Return the weight of a norm of this name."""
         if self._lora is None:
             return self.parameter(f"{name}.weight")
         return _tensor(self._checkpoint.array(f"{name}.weight"))
@@ -190,7 +190,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return name in self._checkpoint
 
     def parameter(self, name: str, values: Array | None = None) -> Parameter:
-        """A parameter that learns, which begins as some values, or as the checkpoint's weight of this name."""
+        """Return a parameter that learns, which begins as some values, or as the checkpoint's weight of this name."""
         made = Parameter(_tensor(self._checkpoint.array(name) if values is None else values), name=name)
         self._learning.append((name, made))
         return made
@@ -202,7 +202,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return lambda tokens: weight.take(tokens.ravel()).dequantized().reshape(*tokens.shape, -1)
 
     def inputs(self, tokens: Array, labels: Array) -> tuple[Tensor, Tensor]:
-        """Tensors for `construct`: of frozen embeddings the rows, else the tokens."""
+        """Return tensors for `construct`: of frozen embeddings the rows, else the tokens."""
         first = Tensor.from_numpy(tokens) if self._rows is None else _tensor(self._rows(tokens))
         return first, Tensor.from_numpy(labels)
 
@@ -219,7 +219,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return ops.cross_entropy(logits, labels, IGNORED, "sum")
 
     def factors(self) -> dict[str, tuple[Array, Array]]:
-        """A and B of every layer that has them."""
+        """Return A and B of every layer that has them."""
         return {name: (layer.a.asnumpy(), layer.b.asnumpy()) for name, layer in self.adapted.items()}
 
     def weights(self) -> dict[str, Array]:
@@ -227,5 +227,5 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return {name: one.asnumpy() for name, one in self._learning}
 
     def learning(self) -> list[Parameter]:
-        """The parameters that learn."""
+        """Return the parameters that learn."""
         return [one for _, one in self._learning]

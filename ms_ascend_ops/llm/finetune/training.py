@@ -183,7 +183,7 @@ def _zeros(parameter: Parameter) -> Tensor:
 
 
 def _summed(group: Group, gradients: Sequence[Tensor], loss: float) -> tuple[list[Tensor], float]:
-    """The sums over all processes, by few large collectives."""
+    """Sum over all processes, by few large collectives."""
     flat = ms.ops.concat([*(one.reshape(-1) for one in gradients), Tensor([loss], ms.float32)])
     flat = group.summed_tensor(flat)
     result, first = [], 0

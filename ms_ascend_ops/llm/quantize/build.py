@@ -32,7 +32,7 @@ class Samples:
 
     @property
     def window(self) -> int:
-        """Tokens of each."""
+        """Return the number of tokens of each."""
         return len(self.calibration[0])
 
     @classmethod
@@ -73,7 +73,8 @@ def calibrated_checkpoint(
     source: Checkpoint, kind: str, embedding: str, group: int, samples: Samples,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:  # fmt: skip
-    """All matrices in one type, after factors were moved between layers by what the samples make of activations.
+    """Quantize all matrices to one type, after factors were moved between layers by what the samples make of
+    activations.
 
     Args:
         source: what to round. Its weights are in memory in float32 meanwhile.
@@ -111,7 +112,7 @@ def calibrated_checkpoint(
 def mixed_checkpoint(
     source: Checkpoint, bound: float, group: int, samples: Samples, progress: Callable[[str], None] = lambda _: None
 ) -> Result:
-    """A type for each unit, so that predictions on held-out text diverge by at most `bound`.
+    """Choose a type for each unit, so that predictions on held-out text diverge by at most `bound`.
 
     Args:
         source: what to round. Its weights are in memory in float32 meanwhile.
@@ -171,5 +172,5 @@ def _check(source: Checkpoint, group: int) -> None:
 
 
 def _expected(forward: Forward, samples: Samples) -> list[Array]:
-    """Logits of the network as it was."""
+    """Return logits of the network as it was."""
     return [forward.logits_from(forward.embedded(tokens), 0) for tokens in samples.held_out]

@@ -32,7 +32,7 @@ def check_group(name: str, columns: int, group: int) -> None:
 
 
 def rounded(weight: Array, kind: str, group: int = GROUP) -> Array | QuantizedMatrix:
-    """The matrix in one of `TYPES`.
+    """Round the matrix to one of `TYPES`.
 
     int8: numbers from -127 to 127 with a scale for each group of columns. int4: numbers from 0 to 15 with a scale and a
     zero point, which is one of them: zero stays zero. Scales are float16, or float32 where float16 ends.
@@ -77,12 +77,12 @@ def _scale(span: Array) -> Array:
 
 
 def floats_of(weight: Array | QuantizedMatrix) -> Array:
-    """The matrix in float32."""
+    """Return the matrix in float32."""
     return weight.dequantized() if isinstance(weight, QuantizedMatrix) else weight.astype(np.float32)
 
 
 def nbytes_of(shape: tuple[int, ...], kind: str, group: int = GROUP) -> int:
-    """Bytes of a matrix in a file."""
+    """Return the number of bytes of a matrix in a file."""
     rows, columns = shape
     if kind in _FLOATS:
         return rows * columns * int(np.dtype(_FLOATS[kind]).itemsize)

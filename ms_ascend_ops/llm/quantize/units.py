@@ -40,7 +40,7 @@ class Part:
 
     @property
     def weight(self) -> Array:
-        """A view."""
+        """Return a view."""
         weight: Array = self.linear.weight[self.rows]
         return weight
 
@@ -56,11 +56,11 @@ class Unit:
 
     @property
     def columns(self) -> int:
-        """The columns of each matrix."""
+        """Return the columns of each matrix."""
         return int(self.parts[0].weight.shape[1])
 
     def linears(self) -> list[FloatLinear]:
-        """The layers that hold the matrices."""
+        """Return the layers that hold the matrices."""
         return list({id(part.linear): part.linear for part in self.parts}.values())
 
     def nbytes(self, kind: str, group: int) -> int:
@@ -77,7 +77,10 @@ class Editable:
         self.units = list(_units(self.network))
 
     def checkpoint(self, plan: Mapping[str, str], group: int = GROUP) -> Checkpoint:
-        """The network as a checkpoint, with the types of units by their names; it follows the network's weights."""
+        """Return the network as a checkpoint, with the types of units by their names.
+
+        It follows the network's weights.
+        """
         matrices = {f"{part.name}.weight": (unit, part) for unit in self.units for part in unit.parts}
         biases = {f"{part.name}.bias": part for unit in self.units for part in unit.parts}
         norms = {"model.norm.weight": self.network.norm}
@@ -133,7 +136,7 @@ def _parts(names: Sequence[str], linears: Sequence[FloatLinear], network: Networ
 
 
 def rounded_checkpoint(source: Checkpoint, kind: str, embedding: str, group: int = GROUP) -> Checkpoint:
-    """The checkpoint with its matrices rounded to the nearest, one at a time when they are read.
+    """Return the checkpoint with its matrices rounded to the nearest, one at a time when they are read.
 
     Args:
         source: what to round.
