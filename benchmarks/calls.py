@@ -25,7 +25,7 @@ MODES = ("PyNative", "gradient", "graph")
 
 @dataclass(frozen=True)
 class CallCost:
-    """Medians over alternating rounds, of the mean of a round."""
+    """Holds medians over alternating rounds, of the mean of a round."""
 
     operator: str
     mode: str

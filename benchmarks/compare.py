@@ -26,7 +26,7 @@ LEAST_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Pair:
-    """Two times of one case, in microseconds."""
+    """Compares two times of one case, in microseconds."""
 
     case: str
     provider: str

@@ -29,7 +29,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Network:
-    """A module, and example inputs of one call."""
+    """Holds a module, and example inputs of one call."""
 
     module: Any
     inputs: tuple[Any, ...]

@@ -47,7 +47,7 @@ class Sampling:
 
 @dataclass
 class Result:
-    """One provider on one case: seconds of every call, or the reason why there are none."""
+    """Holds one provider on one case: seconds of every call, or the reason why there are none."""
 
     provider: str
     seconds: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Result:
 
 @dataclass
 class Outcome:
-    """All providers on one case."""
+    """Holds the results of all providers on one case."""
 
     case: Case
     results: dict[str, Result]

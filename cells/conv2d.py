@@ -21,7 +21,7 @@ _PAD_MODES = ("same", "valid", "pad")
 
 
 class Conv2d(nn.Cell):  # type: ignore[misc]
-    r"""Convolution in two dims, with the arguments of `nn.Conv2d` and an activation.
+    r"""Convolves in two dims, with the arguments of `nn.Conv2d` and an activation.
 
     .. math::
         y = \mathrm{act}(weight * x + bias)

@@ -15,7 +15,7 @@ __all__ = ["Conv2dGroupNorm"]
 
 
 class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
-    r"""Convolution in two dims, what is added to it, and group normalization of the sum with an activation.
+    r"""Convolves in two dims, adds a tensor, and normalizes the sum by groups, with an activation.
 
     .. math::
         z &= weight * x + bias + shift + residual \\

@@ -17,7 +17,7 @@ __all__ = ["Dense"]
 
 
 class Dense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer, with the arguments of `nn.Dense`; the activation sees each tile while it is in cache.
+    r"""Computes a linear layer, with the arguments of `nn.Dense`; the activation sees each tile while it is in cache.
 
     .. math::
         y = \mathrm{act}(x \, weight^T + bias)

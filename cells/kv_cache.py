@@ -12,7 +12,7 @@ __all__ = ["KVCache"]
 
 
 class KVCache(nn.Cell):  # type: ignore[misc]
-    """Keys and values of earlier tokens, to which new ones are added in place.
+    """Keeps keys and values of earlier tokens, to which new ones are added in place.
 
     Args:
         blocks: blocks of a paged cache, or sequences of a contiguous one.

@@ -24,7 +24,7 @@ __all__ = ["MoEFeedForward"]
 
 
 class MoEFeedForward(nn.Cell):  # type: ignore[misc]
-    r"""A feed-forward layer of experts with SwiGLU, of which every token takes the best k.
+    r"""Computes a feed-forward layer of experts with SwiGLU, of which every token takes the best k.
 
     A call returns two tensors, (y, logits), unless `return_logits=False`.
 

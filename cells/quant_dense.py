@@ -20,7 +20,7 @@ _NUMPY_TYPES = {"Float16": np.float16, "BFloat16": numpy_bfloat16(), "Float32": 
 
 
 class QuantDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer that multiplies 8-bit integers: rows of x are rounded to them as they come; for inference.
+    r"""Computes a linear layer in 8-bit integers: rows of x are rounded to them as they come; for inference.
 
     .. math::
         y = \bigl(\mathrm{round}(x / s) \, weight^T\bigr) \cdot scale \cdot s + bias, \quad s = \max_j |x_{ij}| / 127

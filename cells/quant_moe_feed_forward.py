@@ -21,7 +21,7 @@ _PRODUCTS = ("gate", "up", "down")
 
 
 class QuantMoEFeedForward(MoEFeedForward):
-    """`MoEFeedForward` whose experts multiply 8-bit integers; for inference.
+    """Computes `MoEFeedForward` with experts that multiply 8-bit integers; for inference.
 
     Weights of experts are rounded to 8 bits, with a scale for each of their rows; tokens, and what SwiGLU makes of
     them, as they come, with a scale each (`ops.dynamic_quant`). The router stays as it is.

@@ -46,7 +46,7 @@ def _rows_of(table: Tensor, positions: Tensor) -> Tensor:
 
 
 class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
-    r"""Rotary position embedding of queries and keys.
+    r"""Applies rotary position embedding to queries and keys.
 
     .. math::
         y_1 = x_1 \cos(p f_i) - x_2 \sin(p f_i), \quad y_2 = x_2 \cos(p f_i) + x_1 \sin(p f_i), \quad f_i = b^{-2i/r}

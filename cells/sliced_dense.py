@@ -18,7 +18,9 @@ __all__ = ["SlicedDense"]
 
 
 class SlicedDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step; for inference.
+    r"""Computes a linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step.
+
+    For inference.
 
     .. math::
         y = x \, w^T + bias

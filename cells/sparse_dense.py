@@ -33,7 +33,7 @@ __all__ = ["SparseDense"]
 
 
 class _Product(nn.Cell):  # type: ignore[misc]
-    """`ops.sparse_matmul` with the transposed pattern at hand, so that a gradient has nothing to sort."""
+    """Calls `ops.sparse_matmul` with the transposed pattern at hand, so that a gradient has nothing to sort."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Product(nn.Cell):  # type: ignore[misc]
 
 
 class SparseDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer with a sparse weight, whose pattern stays as it is while its values are trained.
+    r"""Computes a linear layer with a sparse weight, whose pattern stays as it is while its values are trained.
 
     .. math::
         y = x \, w^T + bias
@@ -217,7 +217,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
 
 
 class _Blocks(nn.Cell):  # type: ignore[misc]
-    """The product with a dense matrix by those blocks that have a value in `matrix`."""
+    """Multiplies by a dense matrix with those blocks that have a value in `matrix`."""
 
     def __init__(self, matrix: CSR):
         super().__init__()

@@ -19,7 +19,7 @@ _SIGNATURE = registry.signature("weight_quant_matmul")
 
 
 class WeightQuantDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
+    r"""Computes a linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
 
     .. math::
         y = activation(x \, w^T + bias), \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}

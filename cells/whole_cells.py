@@ -62,7 +62,7 @@ def _lower(cell: nn.Cell, dtype: ms.dtype) -> None:
 
 
 class _O1:
-    """One call of MindSpore's function: what is lowered, and to what."""
+    """Describes one call of MindSpore's function: what is lowered, and to what."""
 
     def __init__(self, original: Any, dtype: ms.dtype, white: Sequence[Any] | None, black: Sequence[Any] | None):
         self.original, self.dtype, self.white, self.black = original, dtype, white, black

@@ -125,7 +125,7 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
 
 
 class Step(Protocol):
-    """A network with a question of `length` tokens, and its cache."""
+    """Holds a network with a question of `length` tokens, and its cache."""
 
     length: int
 
@@ -137,7 +137,7 @@ class Step(Protocol):
 
 
 class GraphStep:
-    """The network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
+    """Runs the network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
 
     def __init__(self, net: LlamaForCausalLM, prompt: list[int], room: int):
         self.length = len(prompt)

@@ -29,7 +29,7 @@ SIZE, BATCH, WORDS, FEATURES = 32, 2, 16, 64
 
 
 class Denoiser(nn.Cell):  # type: ignore[misc]
-    """The network as a function of tensors."""
+    """Calls the network as a function of tensors."""
 
     def __init__(self, unet: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
@@ -79,7 +79,7 @@ def batch(step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @dataclass
 class Training:
-    """A network in training: `level` is that of `ms.amp`, with a scaled loss where it has half precision."""
+    """Trains a network: `level` is that of `ms.amp`, with a scaled loss where it has half precision."""
 
     net: nn.Cell
     level: str

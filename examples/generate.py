@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Network:
-    """The two graphs of a network, one for prompts of any length and one for a single token, and a cache.
+    """Holds the two graphs of a network, one for prompts of any length and one for a single token, and a cache.
 
     Both give the scores of the next token, of shape (vocabulary,).
     """

@@ -19,7 +19,7 @@ __all__ = ["EPSILON", "LARGEST", "RULES", "SMALLEST", "WITHIN", "Accuracy", "Rul
 
 @dataclass(frozen=True)
 class Rule:
-    """Bounds for one dtype."""
+    """Holds the bounds for one dtype."""
 
     tolerance: tuple[float, float]  # relative, absolute
     cap: float  # absolute, or 32 ULP

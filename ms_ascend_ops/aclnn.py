@@ -91,7 +91,7 @@ class Layout:
 
 
 class Operator:
-    """One operator of the installed package for one chip.
+    """Describes one operator of the installed package for one chip.
 
     Raises:
         RuntimeError: the package, or a library of CANN, is missing or another version; the message says what to do.
@@ -126,7 +126,7 @@ class Operator:
 
 
 class Launch:
-    """An operator for tensors of given layouts: what is the same from call to call is made once.
+    """Calls an operator on tensors of given layouts: what is the same from call to call is made once.
 
     Args:
         operator: which.

@@ -43,7 +43,7 @@ _preferences: dict[str, str] = {}  # by operator; "" holds for all others
 
 @dataclass(frozen=True)
 class Package:
-    """An installed vendor package that holds operators of this library."""
+    """Describes an installed vendor package that holds operators of this library."""
 
     folder: Path
 
@@ -67,7 +67,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Choice:
-    """Who computes an operator. `implementation` is "ours" or "cann"; `reason` says why."""
+    """Says who computes an operator. `implementation` is "ours" or "cann"; `reason` says why."""
 
     operator: str
     implementation: str

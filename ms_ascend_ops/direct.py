@@ -101,7 +101,7 @@ def recorded(op: str, function: Callable[..., Any], bprop: Callable[..., Any], t
 
 
 class _Recorded(_FUNCTION or object):  # type: ignore[misc]
-    """A call that is to be differentiated."""
+    """Records a call that is to be differentiated."""
 
     @staticmethod
     def forward(ctx: Any, op: str, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:

@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tiling of one call, and on a chip who computes it: this kernel, or CANN's operator."""
+    """Describes the tiling of one call, and on a chip who computes it: this kernel, or CANN's operator."""
 
     signature: Signature
     target: Target

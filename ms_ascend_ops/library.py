@@ -70,7 +70,7 @@ def _other_python() -> str:
 
 
 class LibraryVersion:
-    """A kernel library that was built from another state of the kernels. `open_library` makes it."""
+    """Stands for a kernel library that was built from another state of the kernels. `open_library` makes it."""
 
     def __init__(self, path: Path, module: Any):
         self.path = str(path)

@@ -51,7 +51,9 @@ _log = logging.getLogger("ms_ascend_ops")
 
 @dataclass(frozen=True)
 class Private:
-    """A private name: the modules that may have it, the newest first, and what happens where none of them has it."""
+    """Describes a private name: the modules that may have it, the newest first, and what happens where none of
+    them has it.
+    """
 
     name: str
     modules: tuple[str, ...]
@@ -247,7 +249,7 @@ _find_jit_context = private("jit_context")
 
 
 class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
-    """Is called by MindSpore for each primitive that Python has called, in the place of its own tracing of graphs."""
+    """Receives each primitive that Python has called from MindSpore, in the place of its own tracing of graphs."""
 
     def is_nested(self) -> bool:
         return False

@@ -33,7 +33,7 @@ Key = tuple[str, str, str]  # operator, version, shape bucket
 
 @dataclass
 class Figures:
-    """Figures of the calls of one key.
+    """Holds figures of the calls of one key.
 
     Args:
         calls: how many took up to each bound of the histogram, and longer.
@@ -61,7 +61,7 @@ class Figures:
 
 
 class Monitor:
-    """A listener of dispatch, and a collector of prometheus_client.
+    """Listens to dispatch, and collects figures for prometheus_client.
 
     With a tracer of OpenTelemetry it hears of every call by Python, and makes a span of each.
 

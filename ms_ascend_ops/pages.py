@@ -20,7 +20,7 @@ _DECADE = 10.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: `kind` is its colour: ours, other, bad."""
+    """Describes one bar: `kind` is its colour: ours, other, bad."""
 
     label: str
     value: float
@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a line, and which of them are marked."""
+    """Holds points of a line, and which of them are marked."""
 
     name: str
     values: Sequence[float]

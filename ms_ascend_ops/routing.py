@@ -31,7 +31,7 @@ class Makers:
 
 
 class Routed(Protocol):
-    """One operator with one set of attributes on one device."""
+    """Answers calls of one operator with one set of attributes on one device."""
 
     def __call__(self, *tensors: Any) -> Any:
         """Answer a call in PyNative."""

@@ -72,7 +72,7 @@ class SlicedPattern(NamedTuple):
 
 
 class SlicedProduct(nn.Cell):  # type: ignore[misc]
-    """The product of a matrix in slices with a dense one, whose columns are the rows of the operator."""
+    """Multiplies a matrix in slices with a dense one, whose columns are the rows of the operator."""
 
     def __init__(
         self, pattern: SlicedPattern, indptr: Tensor, indices: Tensor, values: Tensor, transposed: tuple[Any, Any, Any]

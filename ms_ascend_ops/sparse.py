@@ -39,7 +39,7 @@ BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE  # elements of a block
 
 
 class Thresholds(NamedTuple):
-    """Up to where a method is the faster one, for a dense factor of at most so many columns.
+    """Says up to where a method is the faster one, for a dense factor of at most so many columns.
 
     Args:
         columns: the row holds up to so many columns of the dense factor.
@@ -92,7 +92,7 @@ class _CSR(NamedTuple):
 
 
 class CSR(_CSR):
-    """A sparse matrix by rows: the values of each row one after the other, with their columns.
+    """Holds a sparse matrix by rows: the values of each row one after the other, with their columns.
 
     Args:
         indptr: int32 of rows + 1 numbers, where each row begins, and the end of the last.
@@ -306,7 +306,8 @@ class BlockPattern(NamedTuple):
 
 
 class BSR(NamedTuple):
-    """A sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with their columns.
+    """Holds a sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with
+    their columns.
 
     Args:
         indptr: int32 of rows of blocks + 1 numbers, where each begins, and the end of the last.

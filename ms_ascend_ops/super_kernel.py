@@ -18,7 +18,7 @@ VIEW, LAST_ROW, TRANSPOSE, CAST = "view", "last_row", "transpose", "cast"
 
 
 class Value(NamedTuple):
-    """An output of a step, by its number; with the step -1 an input of the list."""
+    """Names an output of a step, by its number; with the step -1 an input of the list."""
 
     step: int
     output: int = 0
@@ -26,7 +26,8 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel with its inputs, of which None is absent, a view with the dims that it gives, or a cast to a dtype.
+    """Describes a kernel with its inputs, of which None is absent, a view with the dims that it gives, or a
+    cast to a dtype.
 
     A dim is a number, or that of a value along an axis: a pair of the two.
     """

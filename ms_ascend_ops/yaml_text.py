@@ -12,7 +12,7 @@ _MOST_BITS = 1024
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few of them make a value of any size, or one without an end."""
+    """Loads YAML without aliases: a few of them make a value of any size, or one without an end."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

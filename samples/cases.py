@@ -21,7 +21,7 @@ __all__ = ["Case", "Launch", "all_cases"]
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel, on memory that stays the same from call to call."""
+    """Launches a kernel on memory that stays the same from call to call."""
 
     kernel: str
     inputs: list[NDArray[Any] | None]  # None: an optional one that is absent
@@ -31,7 +31,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the benchmark. With `gradient` it is what a training step does: forward, then gradient."""
+    """Describes one row of the benchmark. With `gradient` it is what a training step does: forward, then gradient."""
 
     operator_name: str
     gradient: bool

@@ -16,7 +16,7 @@ __all__ = ["Forward", "arguments", "flat", "tensor"]
 
 
 class Forward(nn.Cell):  # type: ignore[misc]
-    """A function with the attributes of a case."""
+    """Calls a function with the attributes of a case."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()

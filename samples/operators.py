@@ -75,7 +75,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a kernel. Tensors that have another name in the case than in the definition are listed.
+    """Describes one call of a kernel. Tensors that have another name in the case than in the definition are listed.
 
     In a case the gradient of `x` is `dx`; so `Call("rope", {"x": "dy"}, {"y": "dx"})` is the kernel rope on dy.
     """
@@ -88,7 +88,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Node:
-    """One node of a graph of ONNX."""
+    """Describes one node of a graph of ONNX."""
 
     op: str
     inputs: Sequence[str]

@@ -32,7 +32,7 @@ TRAINING = "training step"
 
 @dataclass
 class Series:
-    """The times of one variant: seconds of the calls of each round."""
+    """Holds the times of one variant: seconds of the calls of each round."""
 
     rounds: list[list[float]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)  # bytes: "before" and "peak" of a process of its own
@@ -45,7 +45,7 @@ class Series:
 
 @dataclass
 class Row:
-    """One phase of one network."""
+    """Holds the times of one phase of one network."""
 
     network: str
     size: str
@@ -127,7 +127,7 @@ def measure(
 
 @dataclass
 class _Run:
-    """The measuring of one network."""
+    """Measures one network."""
 
     task: Task
     budget: Budget

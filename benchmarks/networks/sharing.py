@@ -12,7 +12,7 @@ __all__ = ["Budget", "Machine"]
 
 
 class Machine:
-    """A machine that several runs share: they prepare together, and each has it for itself while it measures.
+    """Shares a machine among several runs: they prepare together, and each has it for itself while it measures.
 
     The lock is that of a file, which the command flock(1) knows, too. Without a file nothing is locked.
     """
@@ -48,7 +48,7 @@ class Machine:
 
 
 class Budget:
-    """The seconds that a network may take, shared out evenly to the parts that are still to come.
+    """Shares out the seconds that a network may take, evenly to the parts that are still to come.
 
     What one part leaves over is the others'. Once begun, nothing is cut short: a part may take longer than its share.
     """

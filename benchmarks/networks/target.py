@@ -20,7 +20,7 @@ __all__ = ["Phase", "Target", "build", "client", "missing", "names"]
 
 @dataclass(frozen=True)
 class Phase:
-    """One use of a network: a cell, and what it is called with. A call yields `items` tokens or images."""
+    """Describes one use of a network: a cell, and what it is called with. A call yields `items` tokens or images."""
 
     name: str
     cell: nn.Cell
@@ -33,7 +33,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Target:
-    """A network in one size. `loss(*batch)` is what a training step lowers; None if it is not trained here."""
+    """Holds a network in one size. `loss(*batch)` is what a training step lowers; None if it is not trained here."""
 
     net: nn.Cell
     phases: tuple[Phase, ...]

@@ -22,7 +22,7 @@ __all__ = ["VARIANTS", "Variant", "files", "opened", "training_step"]
 
 @dataclass(frozen=True)
 class Variant:
-    """A form of a network."""
+    """Names a form of a network."""
 
     label: str
     level: str  # of `optimize`; O0 where nothing is replaced

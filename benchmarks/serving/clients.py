@@ -22,7 +22,7 @@ HANGS_UP = 0.04  # of the requests
 
 @dataclass(frozen=True)
 class Question:
-    """A request, and what tells whether an answer is right."""
+    """Holds a request, and what tells whether an answer is right."""
 
     path: str
     body: bytes
@@ -55,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Load:
-    """Who asks what, and for how long."""
+    """Says who asks what, and for how long."""
 
     port: int
     questions: Sequence[Question]

@@ -124,7 +124,7 @@ def joined(net: Any, weights: dict[str, Any]) -> dict[str, Any]:
 
 
 class Losses(Callback):  # type: ignore[misc]
-    """The loss of each step, and when it was there."""
+    """Records the loss of each step, and when it was there."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -142,7 +142,7 @@ class Losses(Callback):  # type: ignore[misc]
 
 
 class Text:
-    """Four batches of random tokens, again and again: rows of input and labels, or, for Llama, of both in one."""
+    """Repeats four batches of random tokens: rows of input and labels, or, for Llama, of both in one."""
 
     def __init__(self, columns: list[str]) -> None:
         self.tokens = np.concatenate(batches())

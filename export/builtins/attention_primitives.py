@@ -17,7 +17,9 @@ __all__ = ["FlashAttentionScore", "PagedAttention", "PromptFlashAttention", "Res
 
 
 class FlashAttentionScore(StandIn):
-    """FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four outputs."""
+    """Computes FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four
+    outputs.
+    """
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class FlashAttentionScore(StandIn):
 
 
 class PromptFlashAttention(StandIn):
-    """PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
+    """Computes PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
 
     def __init__(
         self,
@@ -146,7 +148,9 @@ class PromptFlashAttention(StandIn):
 
 
 class ReshapeAndCache(StandIn):
-    """ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and returns key."""
+    """Computes ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and
+    returns key.
+    """
 
     def construct(
         self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
@@ -165,7 +169,9 @@ class ReshapeAndCache(StandIn):
 
 
 class PagedAttention(StandIn):
-    """PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables, context_lens)."""
+    """Computes PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables,
+    context_lens).
+    """
 
     def __init__(
         self,

@@ -40,7 +40,9 @@ def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, T
 
 
 class MoeTokenPermute(StandIn):
-    """MoeTokenPermute()(tokens, indices, num_out_tokens): tokens by their experts, and where each one lies there."""
+    """Sorts tokens by their experts: MoeTokenPermute()(tokens, indices, num_out_tokens), with where each one
+    lies there.
+    """
 
     def construct(
         self, tokens: Tensor, indices: Tensor, num_out_tokens: int | None = None, padded_mode: bool = False
@@ -52,7 +54,7 @@ class MoeTokenPermute(StandIn):
 
 
 class MoeTokenUnpermute(StandIn):
-    """MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs): tokens as they were, weighted and added."""
+    """Restores the order of tokens, weighted and added: MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs)."""
 
     def construct(
         self,
@@ -72,7 +74,9 @@ class MoeTokenUnpermute(StandIn):
 
 
 class MoeInitRoutingV2(StandIn):
-    """MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how many."""
+    """Computes MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how
+    many.
+    """
 
     def construct(
         self,
@@ -93,7 +97,7 @@ class MoeInitRoutingV2(StandIn):
 
 
 class FusedAddTopKDiv(StandIn):
-    """FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...): the best experts of the best groups."""
+    """Chooses the best experts of the best groups: FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...)."""
 
     def construct(
         self,
@@ -120,7 +124,9 @@ class FusedAddTopKDiv(StandIn):
 
 
 class GroupedMatmulV4(StandIn):
-    """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
+    """Computes GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight
+    of all groups.
+    """
 
     def construct(
         self,
@@ -164,7 +170,7 @@ class GroupedMatmulV4(StandIn):
 
 
 class GroupedMatmul(StandIn):
-    """GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
+    """Computes GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
 
     def __init__(self, split_item: int = 0, group_type: int = -1, transpose_a: bool = False, transpose_b: bool = False):
         super().__init__()

@@ -50,7 +50,7 @@ def stand_in_for(primitive: Any) -> StandIn:
 
 
 class RmsNorm(StandIn):
-    """RmsNorm(epsilon)(x, gamma)."""
+    """Computes RmsNorm(epsilon)(x, gamma)."""
 
     def __init__(self, epsilon: float = 1e-6):
         super().__init__()
@@ -61,21 +61,23 @@ class RmsNorm(StandIn):
 
 
 class AddRmsNorm(StandIn):
-    """AddRmsNorm()(x1, x2, gamma, epsilon)."""
+    """Computes AddRmsNorm()(x1, x2, gamma, epsilon)."""
 
     def construct(self, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
         return ops.add_rms_norm(x1, x2, gamma, epsilon)
 
 
 class Swiglu(StandIn):
-    """Swiglu()(input, dim)."""
+    """Computes Swiglu()(input, dim)."""
 
     def construct(self, input: Tensor, dim: int = -1) -> Tensor:
         return ops.swiglu(input, dim)
 
 
 class Conv2DExt(StandIn):
-    """Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of named paddings."""
+    """Computes Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of
+    named paddings.
+    """
 
     def construct(
         self,
@@ -113,14 +115,14 @@ def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0
 
 
 class RotaryPositionEmbedding(StandIn):
-    """RotaryPositionEmbedding()(x, cos, sin, mode)."""
+    """Computes RotaryPositionEmbedding()(x, cos, sin, mode)."""
 
     def construct(self, x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
         return rotary_position_embedding(x, cos, sin, mode)
 
 
 class ApplyRotaryPosEmb(StandIn):
-    """ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
+    """Computes ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
 
     position_ids has the lengths of the sequences. Of all their tokens, each has the row of the tables of its position;
     of the newest ones only, a row of its own.

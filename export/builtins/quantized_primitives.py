@@ -22,7 +22,7 @@ class DynamicQuantExt(StandIn):
 
 
 class QuantV2(StandIn):
-    """QuantV2()(x, scale, offset): int8, to the nearest even."""
+    """Quantizes to int8, to the nearest even: QuantV2()(x, scale, offset)."""
 
     def construct(
         self,
@@ -40,7 +40,7 @@ class QuantV2(StandIn):
 
 
 class QuantBatchMatmul(StandIn):
-    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
+    """Computes QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
 
     Sums are exact; of a weight with a batch, in float32, up to 1040 products are.
     """

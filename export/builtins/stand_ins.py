@@ -38,7 +38,9 @@ __all__ = ["BY_PRIMITIVE", "MissingOperatorError", "cpu_builtins", "device_is_cp
 
 
 class MissingOperatorError(RuntimeError):
-    """An operator that has no kernel on a CPU and no stand-in: its name, the line that called it, and what there is."""
+    """Reports an operator that has no kernel on a CPU and no shim: its name, the line that called it, and what
+    there is.
+    """
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
@@ -151,8 +153,8 @@ BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
-    """Replace, within the block, what MindSpore has for an NPU only by ours: within the block, what MindSpore
-    has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
+    """Replace, within the block, what MindSpore has for an NPU only by ours: `ops.rms_norm`, `ops.swiglu`,
+    `RmsNorm` and others.
 
     `import ms_custom_ops` finds the functions that MindFormers calls, where the package is not installed.
 
@@ -285,8 +287,9 @@ _HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSp
 
 
 class _StandIns:
-    """Within the block, functions of MindSpore's are ours wherever a module has them, and primitives that a CPU has not
-    are cells: classes, objects in modules, and those in cells.
+    """Puts our functions in place of MindSpore's within the block, wherever a module has them.
+
+    Primitives that a CPU lacks become cells: classes, objects in modules, and those in cells.
     """
 
     def __init__(self) -> None:

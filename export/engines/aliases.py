@@ -29,7 +29,7 @@ _PARTS = frozenset(("Split", "SplitTensor", "SplitWithSize", "Chunk", "Unstack",
 
 @dataclass(frozen=True)
 class _Write:
-    """One execution of a statement that writes in place: its line, when it was, and the memory."""
+    """Describes one execution of a statement that writes in place: its line, when it was, and the memory."""
 
     line: int
     at: int

@@ -56,7 +56,7 @@ class Swap:
 
 @dataclass
 class Analysis:
-    """An engine says this about a cell: another construct for it, or places that stay, or nothing."""
+    """Holds what an engine says about a cell: another construct for it, or places that stay, or nothing."""
 
     swap: Swap | None = None
     left: list[tuple[str, str]] = field(default_factory=list)  # pattern, reason
@@ -66,7 +66,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Target:
-    """A cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
+    """Names a cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
 
     cell: nn.Cell
     patterns: Sequence[Row]

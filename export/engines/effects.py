@@ -131,7 +131,7 @@ def _is_pure_builtin(value: Any) -> bool:
 
 
 class _Source:
-    """One function as source: what its names stand for, and whether its statements have effects."""
+    """Describes one function as source: what its names stand for, and whether its statements have effects."""
 
     def __init__(
         self, effects: Effects, function: ast.FunctionDef, names: Mapping[str, Any], owners: Mapping[str, Any]

@@ -30,7 +30,7 @@ _HALVES = {"first": "ops.chunk({}, 2, {})[0]", "second": "ops.chunk({}, 2, {})[1
 
 
 class NotPortableError(Exception):
-    """A cell that does something which cannot be written for all sizes."""
+    """Refuses a cell that does something which cannot be written for all sizes."""
 
 
 def emit(cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> list[str]:

@@ -22,7 +22,7 @@ LEVEL = "O3"
 
 
 class Experts:
-    """The blocks of one network that were exchanged.
+    """Holds the blocks of one network that were exchanged.
 
     The layer has parameters of its own, in which the weights of all experts lie one behind the other. So gradients are
     compared, and weights given back, part by part.

@@ -22,7 +22,7 @@ __all__ = ["Edited", "Flat", "Frame", "flatten", "flatten_function", "locator"]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One function on the way to an operator: the line in it, and what its variables were."""
+    """Describes one function on the way to an operator: the line in it, and what its variables were."""
 
     function: str
     line: int
@@ -31,7 +31,7 @@ class Frame:
 
 
 class Flat:
-    """The flat source of a function, and of those that it calls, as a module that is loaded."""
+    """Holds the flat source of a function, and of those that it calls, as a module that is loaded."""
 
     def __init__(
         self, name: str, source: str, names: Mapping[str, Any], owners: Mapping[str, Mapping[str, Any]]
@@ -149,7 +149,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Edited:
-    """A source that was changed, and the lines of the one before whose statements are gone."""
+    """Holds a source that was changed, and the lines of the one before whose statements are gone."""
 
     flat: Flat
     gone: set[int]

@@ -30,7 +30,7 @@ def without_dead(function: ast.FunctionDef, removable: _Removable) -> set[int]:
 
 
 class _Liveness:
-    """One pass from the end of a function to its beginning; `heads`: names that are read in the loops, by loop."""
+    """Walks once from the end of a function to its beginning; `heads`: names that are read in the loops, by loop."""
 
     def __init__(self, removable: _Removable, heads: dict[int, set[str]] | None = None) -> None:
         self.removable, self.known = removable, heads

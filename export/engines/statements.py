@@ -19,7 +19,7 @@ __all__ = ["NotSimpleError", "Simplified", "parsed", "simplified"]
 
 
 class NotSimpleError(Exception):
-    """A function that has no such form, and why."""
+    """Refuses a function that has no such form, and says why."""
 
 
 def parsed(function: FunctionType) -> ast.FunctionDef:
@@ -46,7 +46,7 @@ def parsed(function: FunctionType) -> ast.FunctionDef:
 
 @dataclass
 class Simplified:
-    """The source of a function and of those that it calls.
+    """Holds the source of a function and of those that it calls.
 
     `names` are the other names of modules that it uses. `owners`: by function, the objects that its arguments are.
     """
@@ -81,7 +81,7 @@ def simplified(
 
 
 class _Collected:
-    """A function and those that it calls."""
+    """Collects a function and those that it calls."""
 
     def __init__(self, cell: Any, methods: Mapping[str, FunctionType]) -> None:
         self.functions: list[ast.FunctionDef] = []
@@ -225,7 +225,7 @@ def _function_of(owner: Any, name: str) -> FunctionType | None:
 
 
 class _Simple:
-    """Statements with a name for each part of their expressions, in the order in which Python evaluates them."""
+    """Writes statements with a name for each part of their expressions, in the order in which Python evaluates them."""
 
     def __init__(self, absent: Mapping[str, bool], unread: frozenset[int]) -> None:
         self._absent, self._unread = absent, unread

@@ -265,7 +265,7 @@ def _checked_entries(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.
 
 
 class _RefusedError(ValueError):
-    """An error that was found here, unlike what zipfile stumbled over."""
+    """Reports an error that was found here, unlike what zipfile stumbled over."""
 
 
 def _refused(path: Path, reason: str) -> _RefusedError:

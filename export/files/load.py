@@ -28,7 +28,7 @@ __all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a loaded network, or one output. A dimension of -1 takes any size.
+    """Describes one input of a loaded network, or one output. A dimension of -1 takes any size.
 
     Args:
         name: that of the parameter of the graph.
@@ -46,7 +46,7 @@ class InputSpec:
 
 
 class MindIRNetwork:
-    """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
+    """Runs a network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
 
     `outputs` describes what comes, without the tuples around it; None: the file does not tell.
 

@@ -207,7 +207,7 @@ _MOST_LETTERS = 64
 
 
 class _Names:
-    """Python names that remind of those of ONNX, which may be any text; each once."""
+    """Makes Python names that remind of those of ONNX, which may be any text; each once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set(_RESERVED)

@@ -48,7 +48,7 @@ _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 
 @dataclass
 class Graph:
-    """Nodes in the order in which they can run."""
+    """Holds nodes in the order in which they can run."""
 
     inputs: dict[str, tuple[int, tuple[int, ...]]]  # ONNX's number of the dtype, and the shape
     outputs: list[str]

@@ -23,7 +23,7 @@ DTYPES = {
 
 
 class Node:
-    """`inputs` are expressions, None where one is left out."""
+    """Describes a node: `inputs` are expressions, None where one is left out."""
 
     def __init__(self, graph: Graph, node: NodeProto, variables: dict[str, str], keep: Callable[[Array], str]) -> None:
         self.graph, self.node, self.opset = graph, node, graph.opset

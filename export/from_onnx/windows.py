@@ -24,7 +24,7 @@ def padded(x: str, before: Sequence[int], after: Sequence[int], value: float) ->
 
 @dataclass(frozen=True)
 class _Windows:
-    """By axis of the image. One axis becomes two, of which the first has one row."""
+    """Holds windows by axis of the image. One axis becomes two, of which the first has one row."""
 
     size: list[int]
     strides: list[int]

@@ -21,7 +21,7 @@ __all__ = ["DispatchMode"]
 
 
 class _Function:
-    """A primitive, as `MsDispatchMode` hands it over: its name, and what to call for its result."""
+    """Wraps a primitive as `MsDispatchMode` hands it over: its name, and what to call for its result."""
 
     def __init__(self, name: str, run: Callable[..., Any]):
         self.name = name
@@ -81,7 +81,7 @@ class _EarlyDispatchMode:
 
 
 class _LateDispatchMode(private("MsDispatchMode") or object):  # type: ignore[misc]
-    """`MsDispatchMode` that misses no primitive."""
+    """Extends `MsDispatchMode` to miss no primitive."""
 
     def __enter__(self) -> Any:
         self._alone = without_pipeline()

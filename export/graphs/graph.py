@@ -20,7 +20,7 @@ BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 @dataclass(eq=False)
 class Node:
-    """One value of a network. A dim of -1 is unknown, a shape of None altogether."""
+    """Describes one value of a network. A dim of -1 is unknown, a shape of None altogether."""
 
     kind: str  # the name of a primitive, or one of the kinds above
     inputs: tuple[Node, ...] = ()
@@ -43,7 +43,7 @@ def constant(value: Any) -> Node:
 
 @dataclass(eq=False)
 class Graph:
-    """Nodes in an order in which they can be computed, and those of them that leave the graph."""
+    """Holds nodes in an order in which they can be computed, and those of them that leave the graph."""
 
     nodes: list[Node]
     outputs: list[Node]

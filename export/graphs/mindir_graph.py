@@ -92,7 +92,7 @@ class _File:
 
 
 class MindIRGraph:
-    """One graph of a MindIR, and what is needed to change it."""
+    """Holds one graph of a MindIR, and what is needed to change it."""
 
     def __init__(self, proto: GraphProto, file: _File, outside: Mapping[str, Node]) -> None:
         self.proto, self.model, self._file = proto, file.model, file

@@ -89,7 +89,7 @@ def quiet() -> Iterator[None]:
 
 
 class _Quiet:
-    """The levels of MindSpore's two logs, kept while at least one thread wants them quiet."""
+    """Holds the levels of MindSpore's two logs, kept while at least one thread wants them quiet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

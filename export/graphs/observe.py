@@ -38,7 +38,7 @@ class Counting(DispatchMode):  # type: ignore[misc]
 
 @dataclass
 class Observed:
-    """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first.
+    """Holds, by the id of a cell, descriptions of the inputs of its calls, by name, and of what it returned first.
 
     `methods` and `functions` are, by name, those that its construct calls; the cell itself is OWNER among the inputs of
     a function. `outputs` are those of the network, of the calls that ran to their end, and `primitives` how often each

@@ -22,7 +22,7 @@ __all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
 
 class Recorder(DispatchMode):  # type: ignore[misc]
-    """Every primitive that runs within the context, as a node."""
+    """Records every primitive that runs within the context as a node."""
 
     def __init__(self, locate: Callable[[Recorder], Any] | None = None) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ __all__ = ["PRODUCTS", "Size", "Sizes", "Unknown", "permutation", "repeats_heads
 
 
 class Unknown:
-    """A size that is unknown until the graph runs."""
+    """Stands for a size that is unknown until the graph runs."""
 
     def __init__(self, *, signed: bool = False) -> None:
         self.same: Size | None = None  # the size that it was found to equal
@@ -57,7 +57,7 @@ _LARGEST = 2**63 - 1  # of the numbers that a graph calculates with
 
 
 class Sizes:
-    """The sizes of a graph's values."""
+    """Infers the sizes of a graph's values."""
 
     def __init__(self, graph: Graph) -> None:
         self._unknowns: dict[Hashable, Unknown] = {}

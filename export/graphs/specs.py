@@ -17,7 +17,7 @@ __all__ = ["OWNER", "Spec", "drawn", "spec_of"]
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of a tensor, in the place of the tensor."""
+    """Describes a tensor by shape and dtype, in the place of the tensor."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -14,7 +14,7 @@ _INTERNAL = frozenset(nn.Cell().__dict__)
 
 
 class State:
-    """The state of a network when this was made.
+    """Keeps the state that a network had when this was made.
 
     It is a copy of all that the network holds, until `forget_unchanged` leaves what has had to be put back.
     """

@@ -20,7 +20,7 @@ DEFAULT_EPSILON = 2.0**-23
 
 
 class Source(Protocol):
-    """A call: what, and with which arguments."""
+    """Describes a call: what, and with which arguments."""
 
     target: Any
     args: tuple[Any, ...]

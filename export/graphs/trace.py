@@ -49,7 +49,7 @@ class Trace:
 
 
 class _SubCell:
-    """A sub-cell while its cell is watched: records the call, and looks into it or returns random numbers."""
+    """Records the calls of a sub-cell while its cell is watched, and looks into it or returns random numbers."""
 
     def __init__(self, cell: nn.Cell, path: str, recorder: Recorder, returns: Mapping[int, Any], training: Training):
         self._cell, self._path, self._recorder, self._training = cell, path, recorder, training
@@ -133,7 +133,7 @@ class _SubCell:
 
 
 class _Method:
-    """A method of a watched cell: looked into, and a call that can be written as it was."""
+    """Records the calls of a method of a watched cell: looked into, and written as it was."""
 
     def __init__(self, copy: nn.Cell, name: str, function: Any, recorder: Recorder) -> None:
         self._copy, self._name, self._function, self._recorder = copy, name, function, recorder

@@ -38,7 +38,7 @@ _Shape = tuple[Size, ...]
 
 @dataclass(frozen=True)
 class _Operand:
-    """One operand of a product, followed back.
+    """Describes one operand of a product, followed back.
 
     `heads` is what has four axes, (batch, heads, length, features); `times` how often each of its heads stands in the
     product, `flat` whether the product has it with batch and heads joined.
@@ -53,7 +53,7 @@ class _Operand:
 
 
 class _Place:
-    """A product that may be the second one of an attention, and what leads to it."""
+    """Describes a product that may be the second one of an attention, and what leads to it."""
 
     def __init__(self, m: Match) -> None:
         self.m = m
@@ -147,7 +147,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes of an attention: batch, heads, heads of keys, queries, keys."""
+    """Holds the sizes of an attention: batch, heads, heads of keys, queries, keys."""
 
     batch: Size
     heads: Size

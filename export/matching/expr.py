@@ -13,7 +13,7 @@ __all__ = ["Expr", "is_call", "known_number", "number", "same"]
 
 @dataclass(eq=False)
 class Expr:
-    """One value in the common form. Without a node it stands for a value that the graph does not compute."""
+    """Describes one value in the common form. Without a node it stands for a value that the graph does not compute."""
 
     op: str
     inputs: tuple[Expr, ...] = ()

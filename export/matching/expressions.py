@@ -29,7 +29,7 @@ _Build = Callable[["Expressions", Node, "list[Expr]"], "Expr | None"]
 
 
 class Expressions:
-    """The expressions of a graph's nodes, each made once: the same node is the same expression."""
+    """Makes the expressions of a graph's nodes, each once: the same node is the same expression."""
 
     def __init__(self) -> None:
         self._known: dict[int, Expr] = {}

@@ -27,7 +27,9 @@ _OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 @dataclass(eq=False)
 class Found:
-    """A place for a fused operator. `inputs` are the nodes to feed it, `outputs` those that its outputs replace.
+    """Describes a place for a fused operator.
+
+    `inputs` are the nodes to feed it, `outputs` those that its outputs replace.
 
     `moved` are reshapes and transposes that were applied to a later value, and are applied to an input now, by its
     position.
@@ -44,7 +46,7 @@ class Found:
 
 @dataclass(eq=False)
 class Place:
-    """A place that was recognised and must stay."""
+    """Describes a place that was recognised and must stay."""
 
     row: Row
     root: Node

@@ -46,7 +46,10 @@ class Mask:
 
 @dataclass(frozen=True)
 class Fused:
-    """An operator of this package in place of a part of a network. `outputs` says which values its outputs replace."""
+    """Puts an operator of this package in place of a part of a network.
+
+    `outputs` says which values its outputs replace.
+    """
 
     op: str
     inputs: tuple[Expr, ...]  # the last ones may be left out where they are optional
@@ -119,7 +122,7 @@ class Fused:
 
 @dataclass(frozen=True)
 class Skip:
-    """The place is of the pattern's kind, and must stay as it is."""
+    """Says that the place is of the pattern's kind, and must stay as it is."""
 
     reason: str
 
@@ -139,7 +142,9 @@ def same_shape(a: Expr, b: Expr) -> bool:
 
 
 class Match:
-    """A place that a pattern fits: its expressions by their names in the pattern, and the value that it gives."""
+    """Describes a place that a pattern fits: its expressions by their names in the pattern, and the value that
+    it gives.
+    """
 
     def __init__(self, root: Expr, bound: Bindings, sizes: Callable[[], Sizes]) -> None:
         self.root = root
@@ -161,7 +166,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Row:
-    """One pattern. `build` says what goes there, why nothing may, or None if this is something else after all."""
+    """Describes one pattern.
+
+    `build` says what goes there, why nothing may, or None if this is something else after all.
+    """
 
     name: str
     op: str

@@ -283,7 +283,7 @@ def _conditions_of(name: str, value: Any) -> Iterator[str]:
 
 
 class _Placed:
-    """The operators, with results on the device of the first input, which mindtorch wants to know."""
+    """Calls the operators, with results on the device of the first input, which mindtorch wants to know."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return _placed(name)

@@ -44,7 +44,7 @@ class _Call:
 
 
 class Frame(Reader):
-    """One call of a module, or of a function: what was computed in it. Also what `emit` writes a construct from."""
+    """Records one call of a module or function: what was computed in it. `emit` writes a construct from it, too."""
 
     def __init__(
         self, owner: Any, path: str, function: FunctionType, bound: Mapping[str, Any], names: Mapping[int, str]
@@ -199,7 +199,7 @@ def functions_of(forward: FunctionType) -> dict[str, FunctionType]:
 
 
 class Recording:
-    """The frames of a run, the first of each module and each of its functions."""
+    """Holds the frames of a run, the first of each module and each of its functions."""
 
     def __init__(self, network: Any) -> None:
         self.frames: dict[tuple[int, str], Frame] = {}
@@ -273,7 +273,7 @@ class Recording:
 
 
 class _Dispatched(tuple):  # type: ignore[type-arg]
-    """The dispatcher returns this: a result and its device."""
+    """Holds what the dispatcher returns: a result and its device."""
 
 
 def _bound(function: FunctionType, args: Any, kwargs: Any, owner: Any) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ _ROTARY, _QKV_ROTARY = "rotary_embedding", "qkv_rotary_embedding"
 
 @dataclass(frozen=True, eq=False)
 class _Heads:
-    """A linear layer, and the reshape and transpose that make heads of its features."""
+    """Describes a linear layer, and the reshape and transpose that make heads of its features."""
 
     layer: Linear
     reshape: Node
@@ -50,7 +50,9 @@ class _Heads:
 
 @dataclass(frozen=True, eq=False)
 class _Rotated:
-    """Queries, keys and values, the places of the rotary embeddings of the first two, and one operator for all."""
+    """Describes queries, keys and values, the places of the rotary embeddings of the first two, and one
+    operator for all.
+    """
 
     group: list[_Heads]
     places: list[Found]

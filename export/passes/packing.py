@@ -27,7 +27,7 @@ PACKED_OPS = {
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """[reshape of] a product with a transposed weight that the graph holds as a parameter."""
+    """Describes [reshape of] a product with a transposed weight that the graph holds as a parameter."""
 
     product: Node
     load: Node
@@ -37,7 +37,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A place where gate and up come from one product now."""
+    """Describes a place where gate and up come from one product now."""
 
     product: Node
     reshape: Node | None
@@ -45,7 +45,7 @@ class Packed:
 
 
 class Uses:
-    """Who uses what, in all graphs of a file."""
+    """Says which nodes use what, in all graphs of a file."""
 
     def __init__(self, model: ModelProto) -> None:
         kinds = {p.name: p.op_type for p in model.primitives}

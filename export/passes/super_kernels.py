@@ -51,7 +51,7 @@ def group_kernels(model: ModelProto) -> int:
 
 @dataclass
 class _Run:
-    """Steps, and the nodes that are gone where it stands; nodes by their id."""
+    """Holds steps, and the nodes that are gone where the run stands; nodes by their id."""
 
     steps: list[Step] = field(default_factory=list)
     kernels: list[Node] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Run:
 
 
 class _Grouping:
-    """The runs of one graph."""
+    """Groups the nodes of one graph into runs."""
 
     def __init__(self, graph: MindIRGraph, fused: Mapping[str, _Fused]) -> None:
         self.graph = graph

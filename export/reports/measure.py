@@ -38,7 +38,7 @@ _ZERO = 1e-6
 
 @dataclass
 class Measured:
-    """The outputs of a network, and gradients of its parameters for fixed random gradients of the outputs."""
+    """Holds the outputs of a network, and gradients of its parameters for fixed random gradients of the outputs."""
 
     outputs: _Values
     gradients: _Values

@@ -16,7 +16,7 @@ __all__ = ["REMOVED", "Difference", "Entry", "Report"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One place that was recognised.
+    """Describes one place that was recognised.
 
     Args:
         place: the name of the cell.
@@ -35,7 +35,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Difference:
-    """Largest difference between the network before and after, and the same as a share of the largest magnitude.
+    """Holds the largest difference between the network before and after, and the same as a share of the largest
+    magnitude.
 
     Args:
         absolute: the largest difference of two elements.
@@ -89,7 +90,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 @dataclass
 class Report:
-    """The result of `optimize`: what was replaced, what was recognised but left, and what that changed.
+    """Reports the result of `optimize`: what was replaced, what was recognised but left, and what that changed.
 
     Args:
         level: the level that `optimize` was called with.

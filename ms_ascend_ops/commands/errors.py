@@ -15,7 +15,7 @@ __all__ = ["MissingExtra", "gone_if_interrupted", "need_extra", "reported"]
 
 
 class MissingExtra(click.ClickException):
-    """A command needs packages that are not installed."""
+    """Reports that a command needs packages that are not installed."""
 
     exit_code = 2
 

@@ -27,7 +27,7 @@ _SECTION = "\n- C++ Call Stack"
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they run: most of them need MindSpore, `--help` does not."""
+    """Imports commands when they run: most of them need MindSpore, `--help` does not."""
 
     def __init__(self, *args: Any, package: str, table: Mapping[str, str], root: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -137,7 +137,7 @@ def plain(error: BaseException) -> str:
 
 
 class ExistingPath(click.Path):
-    """A path that must exist; of a mistyped one it names what is called alike."""
+    """Accepts a path that must exist; of a mistyped one it names what is called alike."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(exists=True, **kwargs)

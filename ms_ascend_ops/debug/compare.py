@@ -30,7 +30,7 @@ _ACROSS = 0.95  # of the largest number of a dtype
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that differs most."""
+    """Names the element that differs most."""
 
     index: tuple[int, ...]
     a: float
@@ -41,7 +41,7 @@ class Worst:
 
 @dataclass
 class Place:
-    """One layer of both networks, and how its outputs differ.
+    """Describes one layer of both networks, and how its outputs differ.
 
     Args:
         name: that of the layer.

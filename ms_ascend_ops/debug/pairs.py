@@ -82,7 +82,7 @@ def _replaces(layer: Layer, known: dict[str, Layer]) -> bool:
 
 
 class _Alignment:
-    """Values of two graphs that agree, by what they are computed from and by what takes them."""
+    """Aligns values of two graphs that agree, by what they are computed from and by what takes them."""
 
     def __init__(self, a: Sequence[Layer], b: Sequence[Layer]) -> None:
         self._a, self._b = a, b

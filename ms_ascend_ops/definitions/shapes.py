@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither.
+    """Describes one token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither.
 
     A window has the symbol of what it moves along, and the other five names in `window`.
     """
@@ -62,7 +62,7 @@ class Token:
 
 @dataclass(frozen=True)
 class ShapeRule:
-    """A parsed rule: the tokens before the anchored one, the anchored one, and those after it.
+    """Holds a parsed rule: the tokens before the anchored one, the anchored one, and those after it.
 
     Without an anchored token, `before` holds all of them.
     """

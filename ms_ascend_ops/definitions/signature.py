@@ -37,7 +37,7 @@ PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "s
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `dtype` is a dtype name or a dtype variable of the signature."""
+    """Describes one input or output. `dtype` is a dtype name or a dtype variable of the signature."""
 
     name: str
     dtype: str
@@ -47,7 +47,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class AttributeSpec:
-    """One attribute: its type, default and the values it may have."""
+    """Describes one attribute: its type, default and the values it may have."""
 
     name: str
     type: str
@@ -208,7 +208,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class CounterpartSpec:
-    """CANN's own operator that computes the same.
+    """Names CANN's own operator that computes the same.
 
     `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
     same outputs. `when`: the values of attributes for which it is the same.
@@ -222,7 +222,10 @@ class CounterpartSpec:
 
 @dataclass(frozen=True)
 class Survey:
-    """Calls of an operator at the sizes of networks. `inputs` gives shapes of others than the first, by its dims."""
+    """Lists calls of an operator at the sizes of networks.
+
+    `inputs` gives shapes of others than the first, by its dims.
+    """
 
     shapes: tuple[tuple[int, ...], ...]  # of the first input
     attributes: Mapping[str, int]
@@ -235,7 +238,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class OpSpec:
-    """One operator."""
+    """Describes one operator."""
 
     name: str
     summary: str

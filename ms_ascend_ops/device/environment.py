@@ -51,7 +51,7 @@ _QUIET = "{DEVICE:3,PROFILER:3}"
 
 @dataclass(frozen=True)
 class Settings:
-    """An emulated device, as the options of `emulate` ask for it."""
+    """Describes an emulated device, as the options of `emulate` ask for it."""
 
     chip: str = "ascend910b2"
     devices: int = 1

@@ -44,7 +44,7 @@ class TemplateError(ValueError):
 
 
 class ChatTemplate:
-    """A template of Jinja2, as Hugging Face writes them.
+    """Renders a template of Jinja2, as Hugging Face writes them.
 
     Args:
         text: the template.
@@ -130,7 +130,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
 
 
 class _Process:
-    """The process of a template."""
+    """Runs the process of a template."""
 
     def __init__(self) -> None:
         worker = Path(__file__).with_name("template_process.py")

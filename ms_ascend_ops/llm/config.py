@@ -67,7 +67,7 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU.
+    """Holds sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU.
 
     Args:
         layers: decoder layers.

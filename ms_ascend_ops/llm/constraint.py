@@ -36,7 +36,7 @@ _WHITESPACE = r"[ \n\r\t]{1,20}"  # without a bound, small models write nothing 
 
 
 class ConstraintError(ValueError):
-    """A schema cannot be used, or took too much."""
+    """Reports that a schema cannot be used, or took too much."""
 
 
 def json_grammar(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def lark_grammar(begin: str, schema: Mapping[str, Any], end: str) -> list[dict[s
 
 
 class Grammars:
-    """The grammars of a model. For any thread.
+    """Compiles the grammars of a model. Any thread may use it.
 
     Args:
         tokenizer: of the model.
@@ -134,7 +134,10 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
 
 
 class _Connection:
-    """The process of a request. Answers come in the order of the questions, and may be of different copies."""
+    """Connects to the process of a request.
+
+    Answers come in the order of the questions, and may be of different copies.
+    """
 
     def __init__(self, connection: socket.socket, vocabulary: int):
         self._socket, self._vocabulary = connection, vocabulary

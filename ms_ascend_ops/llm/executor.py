@@ -28,7 +28,7 @@ _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 @dataclass(frozen=True)
 class Chunk:
-    """New tokens of a sequence, which stand at the positions from `start` on, and the blocks of the sequence."""
+    """Holds new tokens of a sequence, which stand at the positions from `start` on, and the blocks of the sequence."""
 
     tokens: Sequence[int]
     start: int
@@ -54,7 +54,7 @@ class Executor(Protocol):
 
 
 class StepArrays:
-    """The inputs of a step of b sequences with s tokens, as arrays, and what fills them."""
+    """Holds the inputs of a step of b sequences with s tokens, as arrays, and fills them."""
 
     def __init__(self, network: Network, angles: Angles, batch: int, tokens: int, table: int):
         config = network.config

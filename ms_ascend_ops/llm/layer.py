@@ -28,7 +28,7 @@ __all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_p
 
 @dataclass(eq=False)
 class Layer:
-    """Weights of a decoder layer. A norm that the network has not is None."""
+    """Holds the weights of a decoder layer. A norm that the network has not is None."""
 
     config: ModelConfig
     index: int

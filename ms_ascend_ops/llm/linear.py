@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Linear(Protocol):
-    """y = x weight^T + bias."""
+    """Computes y = x weight^T + bias."""
 
     def __call__(self, ops: Any, x: Any) -> Any:
         """Compute the product, by the operators `ops`."""
@@ -45,7 +45,7 @@ def _gated(ops: Any, x: Any, activation: str) -> Any:
 
 @dataclass(eq=False)
 class FloatLinear:
-    """A weight of floats, shape (n, k)."""
+    """Computes with a weight of floats, shape (n, k)."""
 
     weight: Any
     bias: Any
@@ -63,7 +63,7 @@ class FloatLinear:
 
 @dataclass(eq=False)
 class QuantizedLinear:
-    """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
+    """Computes with a weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
 
     quantize_x: of the operators: "int8" rounds x to 8 bits.
     """
@@ -93,7 +93,7 @@ class QuantizedLinear:
 
 @dataclass(eq=False)
 class SummedLinear:
-    """A layer whose weight has some of the columns: the processes of a group add up what they get."""
+    """Computes a layer whose weight has some of the columns: the processes of a group add up what they get."""
 
     linear: Linear
     group: Any
@@ -108,7 +108,7 @@ class SummedLinear:
 
 @dataclass(eq=False)
 class Experts:
-    """A mixture of experts: feed-forward layers, of which a token takes `used`, weighted by a router.
+    """Computes a mixture of experts: feed-forward layers, of which a token takes `used`, weighted by a router.
 
     Args:
         router: shape (experts, hidden).

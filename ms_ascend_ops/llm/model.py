@@ -42,7 +42,7 @@ class Completion:
 
 
 class LanguageModel:
-    """A language model that generates text. `from_file` opens one.
+    """Generates text with a language model. `from_file` opens one.
 
     Args:
         executor: who runs the network, with its cache.

@@ -32,7 +32,7 @@ class StepInputs:
 
 
 class Network:
-    """A LLaMA-like decoder with its weights."""
+    """Computes a LLaMA-like decoder with its weights."""
 
     def __init__(
         self, config: ModelConfig, dtype: Any, embedding: Weight, layers: list[Layer], norm: Any, head: Linear,
@@ -91,7 +91,7 @@ def capped(logits: Array, cap: float) -> Array:
 
 
 class _Blocks:
-    """Memory for weights, one behind the other.
+    """Allocates memory for weights, one behind the other.
 
     NumPy asks for large pages where an array has 4 MiB and more: a CPU then foresees more of what is read next. One
     thread of a Zen 4 read weights of 8 bits at 28 rather than 25 GB/s.

@@ -14,7 +14,7 @@ _Key = tuple[int, tuple[int, ...]]
 
 
 class BlockPool:
-    """Blocks with counts of their users.
+    """Holds blocks with counts of their users.
 
     A full block is known by all tokens up to its end. When its last user leaves, it keeps its content until somebody
     needs the memory, the longest unused first.
@@ -76,7 +76,7 @@ class BlockPool:
 
 
 class SequenceBlocks:
-    """The blocks of one sequence."""
+    """Holds the blocks of one sequence."""
 
     def __init__(self, pool: BlockPool):
         self._pool = pool

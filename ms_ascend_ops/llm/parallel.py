@@ -136,7 +136,7 @@ def _group_unit(checkpoint: Checkpoint, name: str, columns: int, quantized: bool
 
 
 class Group:
-    """Processes that hold the parts of a network, and MindSpore's collectives between them.
+    """Groups processes that hold the parts of a network, with MindSpore's collectives between them.
 
     Sums are float32, and rounded once.
     """

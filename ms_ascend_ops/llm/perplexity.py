@@ -34,7 +34,7 @@ class Predictor(Protocol):
 
 
 class LlamaCpp:
-    """llama.cpp by llama-cpp-python, with its own settings, for one sequence.
+    """Runs llama.cpp by llama-cpp-python, with its own settings, for one sequence.
 
     Raises:
         ImportError: it is not installed.
@@ -65,7 +65,7 @@ class LlamaCpp:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """exp of the mean negative log probability of tokens, with its standard error."""
+    """Holds exp of the mean negative log probability of tokens, with its standard error."""
 
     value: float
     error: float

@@ -62,7 +62,7 @@ _GROUP = 32  # of columns of weights in 8 and 4 bits
 
 @dataclass(frozen=True)
 class StepPrediction:
-    """A predicted step. Nothing here was measured.
+    """Describes a predicted step. Nothing here was measured.
 
     us: of all launches. launches: how many. parts: the time by operator, largest first. bound_us: every tensor of
     every launch once through HBM. bound_by: what bounds the operator that takes longest.

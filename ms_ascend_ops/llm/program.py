@@ -29,7 +29,7 @@ Result = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype
 
 
 class Symbol:
-    """A result that a program will have: a value of its list, with shape and dtype."""
+    """Names a result that a program will have: a value of its list, with shape and dtype."""
 
     def __init__(self, recorder: Recorder, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any]):
         self.recorder = recorder
@@ -57,7 +57,7 @@ class Symbol:
 
 @dataclass
 class Launch:
-    """A kernel that is called. An input that is not given is None."""
+    """Describes a kernel that is called. An input that is not given is None."""
 
     operator: str
     inputs: list[Symbol | Array | None]
@@ -67,7 +67,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Call:
-    """A function of Python that changes the content of a result."""
+    """Calls a function of Python that changes the content of a result."""
 
     function: Callable[[Array], None]
     inputs: Sequence[Value]
@@ -211,7 +211,7 @@ class Recorder:
 
 
 class Eager(Recorder):
-    """The operators, called at once on arrays."""
+    """Calls the operators at once on arrays."""
 
     def _call(
         self, operator: str, inputs: Sequence[Any], attributes: Mapping[str, Any], results: Sequence[Result]

@@ -132,7 +132,9 @@ def biased(logits: Array, sampling: Sampling, generated: Mapping[int, int]) -> A
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The logarithm of the probability of a token, and of the most likely tokens beside it, the likeliest first."""
+    """Holds the logarithm of the probability of a token, and of the most likely tokens beside it, the likeliest
+    first.
+    """
 
     token: int
     logprob: float

@@ -54,7 +54,7 @@ class Request:
 
 
 class _Sequence:
-    """A request that is being worked on."""
+    """Holds a request that is being worked on."""
 
     def __init__(self, request: Request, pool: BlockPool, tokenizer: Tokenizer | None):
         self.request = request

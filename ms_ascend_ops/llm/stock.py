@@ -122,7 +122,7 @@ class _Decoder(nn.Cell):  # type: ignore[misc]
 
 
 class StockModel:
-    """One sequence of at most `room` tokens. A network whose weights are floats."""
+    """Runs one sequence of at most `room` tokens. The weights of the network are floats."""
 
     def __init__(self, network: Network, room: int):
         config = network.config

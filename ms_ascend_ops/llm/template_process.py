@@ -34,7 +34,7 @@ def environment() -> Any:
     from jinja2.utils import Namespace  # noqa: PLC0415
 
     class Generation(Extension):  # type: ignore[misc]
-        """`{% generation %}` marks what a model said, for training; here it is the text within."""
+        """Handles `{% generation %}`, which marks what a model said, for training; here it is the text within."""
 
         tags = {"generation"}  # noqa: RUF012
 
@@ -47,7 +47,7 @@ def environment() -> Any:
             return caller()
 
     class TemplateDict:
-        """`dict` without its attributes."""
+        """Hides the attributes of `dict`."""
 
         def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
             return dict(*args, **values)
@@ -56,7 +56,7 @@ def environment() -> Any:
             return dict.fromkeys(*args)
 
     class TemplateNamespace(Namespace):  # type: ignore[misc]
-        """A namespace without names of Python's own."""
+        """Hides the names of Python's own from a namespace."""
 
         def __init__(*args: Any, **values: Any) -> None:
             self, *rest = args

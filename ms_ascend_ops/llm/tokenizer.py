@@ -162,7 +162,7 @@ class Tokenizer:
 
 
 class TextStream:
-    """The text of tokens that come one after the other, in pieces that end between characters.
+    """Decodes tokens that come one after the other, in pieces that end between characters.
 
     Args:
         tokenizer: what decodes them.

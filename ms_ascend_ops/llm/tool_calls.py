@@ -44,7 +44,7 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a tool; the arguments are JSON."""
+    """Describes a call of a tool; the arguments are JSON."""
 
     name: str
     arguments: str

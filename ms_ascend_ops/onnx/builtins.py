@@ -25,7 +25,7 @@ _RANK_OF_HEADS = 4
 
 
 class _LeftError(Exception):
-    """A node that must stay; the reason, or nothing where it is not even of the kind."""
+    """Reports a node that must stay; the reason, or nothing where it is not even of the kind."""
 
 
 def replace_builtins(graph: GraphProto, opset: int) -> list[Entry]:

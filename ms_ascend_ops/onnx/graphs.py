@@ -29,7 +29,7 @@ _MIN_TABLE_RANK = 2
 
 
 class Vector:
-    """The origin of a node that stands for a constant of a graph in the shape of a vector."""
+    """Marks a node that stands for a constant of a graph in the shape of a vector."""
 
     def __init__(self, name: str) -> None:
         self.name = name

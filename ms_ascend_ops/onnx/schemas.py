@@ -163,7 +163,7 @@ def _infer(signature: Signature, context: Any) -> None:
 
 
 class _Open:
-    """An open dim, which may have a name; what is calculated of it has none."""
+    """Stands for an open dim, which may have a name; what is calculated of it has none."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name

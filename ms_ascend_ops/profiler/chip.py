@@ -22,7 +22,7 @@ class ChipError(ValueError):
 
 @dataclass(frozen=True)
 class Mte:
-    """One direction of copies between global memory and the memory of one core."""
+    """Describes one direction of copies between global memory and the memory of one core."""
 
     setup_cycles: float
     bytes_per_cycle: float
@@ -34,7 +34,7 @@ class Mte:
 
 @dataclass(frozen=True)
 class Cube:
-    """A cube core: L1, from there operands in L0A and L0B, sums in L0C. Rates are bytes per cycle."""
+    """Describes a cube core: L1, from there operands in L0A and L0B, sums in L0C. Rates are bytes per cycle."""
 
     cores: int
     macs_per_cycle: float  # of 16-bit operands
@@ -62,7 +62,10 @@ class Cube:
 
 @dataclass(frozen=True)
 class Chip:
-    """All that the model knows of a chip. Rates are bytes or elements per cycle of one core, unless named otherwise."""
+    """Holds all that the model knows of a chip.
+
+    Rates are bytes or elements per cycle of one core, unless named otherwise.
+    """
 
     name: str
     cores: int

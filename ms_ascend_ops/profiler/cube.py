@@ -42,7 +42,7 @@ def transfer(size: float, hbm: float, pieces: float, mte: Mte, efficiency: float
 
 @dataclass
 class _Operand:
-    """A, B or C in memory."""
+    """Describes A, B or C in memory."""
 
     element_bytes: int
     is_transposed: bool
@@ -69,7 +69,7 @@ class _Stage:
 
 @dataclass
 class ProductPlan:
-    """A product as the stages of a cube core. Cycles are those of the units alone."""
+    """Describes a product as the stages of a cube core. Cycles are those of the units alone."""
 
     stages: list[_Stage]
     l1_stages: int  # that fit L1
@@ -173,7 +173,7 @@ class _Request:
 
 @dataclass
 class _Slot:
-    """A stage on its way through the core."""
+    """Follows a stage on its way through the core."""
 
     request: _Request
     stage: _Stage
@@ -193,7 +193,7 @@ class _Result:
 
 @dataclass
 class CubeCore:
-    """A cube core, or several that do the same at the same time.
+    """Simulates a cube core, or several that do the same at the same time.
 
     `at` calls a function at a time, `move` moves a transfer from now on and calls a function at its end; `now` tells
     the time; `done` is told of a product that is complete.

@@ -181,7 +181,7 @@ def _first(signature: registry.Signature, count: int) -> registry.Signature:
 
 @dataclass
 class Profile:
-    """A case with its prediction, and what it rests on."""
+    """Holds a case with its prediction, and what it rests on."""
 
     case: Case
     chip: Chip

@@ -25,7 +25,7 @@ _SATURATED = 0.85
 
 @dataclass
 class Hotspot:
-    """All calls of one instruction at one place of the kernel, over all cores."""
+    """Sums up all calls of one instruction at one place of the kernel, over all cores."""
 
     instruction: str
     place: str
@@ -56,7 +56,7 @@ class CubeUse:
 
 @dataclass
 class Prediction:
-    """A predicted launch. Nothing here was measured."""
+    """Holds a predicted launch. Nothing here was measured."""
 
     kernel: str
     chip: str

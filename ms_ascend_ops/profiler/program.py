@@ -27,12 +27,12 @@ _NO_EVENT = -1
 
 
 class ProgramError(ValueError):
-    """A trace that would hang on the chip."""
+    """Refuses a trace that would hang on the chip."""
 
 
 @dataclass
 class Program:
-    """The instructions of one core. A stretch of S is an instruction too. Times in cycles, data in bytes.
+    """Holds the instructions of one core. A stretch of S is an instruction too. Times in cycles, data in bytes.
 
     An instruction begins when everything it waits for has completed, its issue is due, and its pipe is free. It holds
     its pipe for `busy` cycles and its transfers, and is complete `drain` cycles later.

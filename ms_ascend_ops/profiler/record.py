@@ -66,7 +66,7 @@ def request(
 
 
 class Recorder:
-    """A process with the traced library in it. Use it as a context manager."""
+    """Runs a process with the traced library in it. Use it as a context manager."""
 
     def __init__(self, library: Path):
         self._library = library

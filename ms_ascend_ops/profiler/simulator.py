@@ -30,7 +30,7 @@ SYNC = -3  # cause: the other cores
 
 @dataclass
 class Run:
-    """One program in time, in cycles. `cause` of an instruction is what it waited for last."""
+    """Simulates one program in time, in cycles. `cause` of an instruction is what it waited for last."""
 
     program: Program
     cores: list[int]
@@ -46,7 +46,7 @@ class Run:
 
 
 class _Flows:
-    """Transfers that share a bandwidth. Those with the same limit move at the same rate."""
+    """Shares a bandwidth among transfers. Those with the same limit move at the same rate."""
 
     def __init__(self, bandwidth: float):
         self.bandwidth = bandwidth

@@ -40,7 +40,7 @@ PUBLISHED: tuple[tuple[Case, float], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """A case and what the model says; or why it says nothing."""
+    """Holds a case and what the model says; or why it says nothing."""
 
     case: Case
     prediction: Prediction | None

@@ -23,7 +23,7 @@ _PLATFORM = {"cores": "cores", "ub_bytes": "ub_bytes", "buffers": "buffers"}
 
 @dataclass
 class Attempt:
-    """One tiling: its profile, or why there is none."""
+    """Holds one tiling: its profile, or why there is none."""
 
     case: Case
     profile: Profile | None

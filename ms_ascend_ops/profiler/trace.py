@@ -120,7 +120,7 @@ EVENT = np.dtype(
 
 
 class Event(NamedTuple):
-    """A row of EVENT: quicker to read than NumPy's."""
+    """Unpacks a row of EVENT: quicker to read than NumPy's."""
 
     kind: int
     pipe: int
@@ -152,7 +152,7 @@ def rows(events: Array) -> list[Event]:
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of the launch."""
+    """Describes a tensor of the launch."""
 
     name: str
     bytes: int
@@ -162,7 +162,7 @@ class Argument:
 
 @dataclass
 class Trace:
-    """One launch."""
+    """Records one launch."""
 
     kernel: str
     cores: list[Array]  # of EVENT

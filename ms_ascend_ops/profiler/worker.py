@@ -35,7 +35,7 @@ _PATTERN = 65537  # values before they repeat: prime, so that no two rows of a u
 
 @dataclass
 class Request:
-    """One launch."""
+    """Describes one launch."""
 
     kernel: str
     shapes: list[tuple[int, ...] | None]  # inputs, then outputs; None: an optional input that is absent
@@ -73,7 +73,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """MsAscendCall of kernels/binding/c_api.h."""
+    """Mirrors MsAscendCall of kernels/binding/c_api.h."""
 
     _fields_ = (
         ("op", ctypes.c_char_p),

@@ -33,7 +33,7 @@ class Network(Protocol):
 
 
 class Job:
-    """A request in the queue."""
+    """Holds a request in the queue."""
 
     def __init__(self, inputs: Sequence[Values], deadline: float | None = None):
         self.inputs = inputs

@@ -26,7 +26,7 @@ def _name(match: re.Match[str]) -> str:
 
 
 class ServingError(Exception):
-    """An error as the answer to a request.
+    """Reports an error as the answer to a request.
 
     Args:
         message: what is wrong, for the client.

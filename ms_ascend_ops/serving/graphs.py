@@ -43,7 +43,7 @@ _MOST_REFUSED = 1024
 
 
 class GraphNetwork:
-    """A MindIR or a bundle. Outputs are `output_0`, `output_1` ..., in the order of the network.
+    """Runs a MindIR or a bundle. Outputs are `output_0`, `output_1` ..., in the order of the network.
 
     Raises:
         ValueError: it cannot be loaded, an option does not fit to its inputs, or it is to be batched and rows of axis 0

@@ -111,7 +111,7 @@ def openai_error(status: int, message: str, code: str | None, parameter: str | N
 
 
 class Keys:
-    """API keys; compared in a time that does not depend on how much of a key is right."""
+    """Checks API keys, compared in a time that does not depend on how much of a key is right."""
 
     def __init__(self, settings: Settings):
         self._keys = [_digest(key) for key in settings.api_keys]
@@ -180,7 +180,10 @@ def _is_own_name(host: str, names: Iterable[str]) -> bool:
 
 
 class Gate:
-    """ASGI middleware: keys, limits, metrics, errors. Not Starlette's base class, which hides that a client hung up."""
+    """Guards the application as ASGI middleware: keys, limits, metrics, errors.
+
+    Starlette's base class hides that a client hung up.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Callable[[], Metrics]):
         self._app = app
@@ -243,7 +246,9 @@ class Gate:
 
 
 class _Exchange:
-    """A request and its answer: the body up to the limits of bytes and time, the status, whether the client left."""
+    """Follows a request and its answer: the body up to the limits of bytes and time, the status, whether the
+    client left.
+    """
 
     def __init__(self, gate: Gate, settings: Settings, receive: Receive, send: Send):
         self.bytes = 0  # of the body

@@ -62,7 +62,7 @@ def _handlers(calls: _Calls) -> Any:
 
 
 class _Calls:
-    """The methods, each named as in the protocol."""
+    """Implements the methods, each named as in the protocol."""
 
     def __init__(self, service: Service):
         self._service = service

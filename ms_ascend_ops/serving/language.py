@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Generation:
-    """A request that a worker has: an asynchronous iterator over pieces of its text.
+    """Iterates over pieces of the text of a request that a worker has.
 
     When it is left before the end, `cancel` gives its place to others.
     """

@@ -29,7 +29,10 @@ _MODEL = ("model", "version")
 
 
 class Metrics:
-    """All that is counted. Without a registry it has one of its own, with memory and CPU time of the process, too."""
+    """Holds all that is counted.
+
+    Without a registry it has one of its own, with memory and CPU time of the process, too.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None):
         if registry is None:

@@ -29,7 +29,7 @@ _US = 1e-6
 
 @dataclass(frozen=True)
 class Wanted:
-    """An output that a request names, and whether it is to come as bytes."""
+    """Describes an output that a request names, and whether it is to come as bytes."""
 
     name: str
     binary: bool
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Inference:
-    """A request to run a network, read."""
+    """Holds a request to run a network, read."""
 
     id: str | None
     inputs: Mapping[str, Values]

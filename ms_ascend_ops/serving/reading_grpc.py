@@ -41,7 +41,7 @@ _CONTENTS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A request to run a network, read."""
+    """Holds a request to run a network, read."""
 
     name: str
     version: str | None

@@ -30,7 +30,7 @@ class Source:
 
 
 class Repository:
-    """A model repository.
+    """Reads a model repository.
 
     Raises:
         ValueError: there is no such folder.

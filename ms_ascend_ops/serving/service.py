@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Version:
-    """A version of a model that is loaded."""
+    """Holds a version of a model that is loaded."""
 
     def __init__(self, name: str, number: int, source: Source, options: ModelOptions, metrics: ModelMetrics):
         self.name = name
@@ -204,7 +204,7 @@ class _Model:
 
 
 class Service:
-    """All models. Belongs to the event loop that `start` ran in.
+    """Holds all models. Belongs to the event loop that `start` ran in.
 
     Args:
         settings: what it is told.

@@ -42,7 +42,7 @@ _MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of a model. A size of -1 is any."""
+    """Describes an input or output of a model. A size of -1 is any."""
 
     name: str
     datatype: str
@@ -55,7 +55,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Values:
-    """A tensor of a request or an answer."""
+    """Holds a tensor of a request or an answer."""
 
     datatype: str
     array: Array

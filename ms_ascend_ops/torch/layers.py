@@ -43,7 +43,7 @@ class MLP(nn.Module):  # type: ignore[misc]
 
 
 class SiluAndMul(nn.Module):  # type: ignore[misc]
-    """silu(gate) * up of a tensor that holds both."""
+    """Computes silu(gate) * up of a tensor that holds both."""
 
     can_torch_compile = True
 
@@ -53,7 +53,7 @@ class SiluAndMul(nn.Module):  # type: ignore[misc]
 
 
 class GeluAndMul(nn.Module):  # type: ignore[misc]
-    """gelu(gate) * up of a tensor that holds both, the gate first."""
+    """Computes gelu(gate) * up of a tensor that holds both, the gate first."""
 
     can_torch_compile = True
 

@@ -119,7 +119,7 @@ def optimize(
 
 
 class _Backend:
-    """A backend of `torch.compile`: puts the operators into a graph, and hands it on."""
+    """Compiles for `torch.compile`: puts the operators into a graph, and hands it on."""
 
     def __init__(self, report: Report, level: str, patterns: Sequence[Row], backend: str):
         self._report = report

@@ -37,7 +37,7 @@ def example() -> ModuleType:
 
 
 class _Scores(nn.Cell):  # type: ignore[misc]
-    """Prefill: the scores of all positions, and the keys and values of all tokens."""
+    """Computes prefill: the scores of all positions, and the keys and values of all tokens."""
 
     def __init__(self, net: nn.Cell) -> None:
         super().__init__(auto_prefix=False)

@@ -27,7 +27,7 @@ class _Sample(nn.Cell):  # type: ignore[misc]
 
 
 class _NormPart(nn.Cell):  # type: ignore[misc]
-    """GroupNorm and SiLU of a residual block, both times that it has them."""
+    """Computes GroupNorm and SiLU of a residual block, both times that it has them."""
 
     def __init__(self, block: nn.Cell) -> None:
         super().__init__(auto_prefix=False)

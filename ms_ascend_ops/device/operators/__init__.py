@@ -55,7 +55,7 @@ _thread = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """A row with what computes it."""
+    """Holds a row with what computes it."""
 
     row: Row
     computation: Callable[..., Any]

@@ -106,7 +106,7 @@ def _communicator(identity: str, rank: int, name: str) -> _Communicator:
 
 
 class _Communicator:
-    """A rank's connections with the others of a group."""
+    """Connects a rank with the others of a group."""
 
     def __init__(self, identity: str, rank: int, size: int, name: str):
         self.identity, self.rank, self.size, self.name = identity, rank, size, name
@@ -226,7 +226,7 @@ class _Communicator:
 
 
 class _Operation:
-    """One call of HCCL; when it fails, the communicator is closed, so that the other ranks do not wait."""
+    """Runs one call of HCCL; when it fails, the communicator is closed, so that the other ranks do not wait."""
 
     def __init__(self, communicator: _Communicator, name: str, collective: bool, number: int):
         self._communicator, self._name = communicator, name

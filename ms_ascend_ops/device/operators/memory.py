@@ -56,7 +56,7 @@ _FLOAT16, _BFLOAT16, _INT4 = 1, 27, 29
 
 @dataclass(slots=True)
 class _Watchers:
-    """Who is told of the arrays that are read and written."""
+    """Holds those who are told of the arrays that are read and written."""
 
     reads: Callable[[Array], None] = lambda array: None
     writes: Callable[[Array], None] = lambda array: None
@@ -71,7 +71,7 @@ _MEMORY: Any = (ctypes.c_char * sys.maxsize).from_address(1)
 
 @dataclass(slots=True)
 class Tensor:
-    """A tensor of a call."""
+    """Describes a tensor of a call."""
 
     address: int  # of the first element of the storage
     code: int

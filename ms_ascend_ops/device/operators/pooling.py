@@ -13,7 +13,7 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 @dataclass(frozen=True)
 class _Place:
-    """One place of the window."""
+    """Describes one position of the window."""
 
     output: Any  # its index
     seen: Any  # the index of what it sees of the input, without padding

@@ -29,7 +29,7 @@ ROPE_FACTORS = "rope_factors"
 
 @dataclass
 class Checkpoint:
-    """A file, or a directory, that holds a model.
+    """Describes a file, or a directory, that holds a model.
 
     Weights have the names that Hugging Face gives them: `model.layers.0.self_attn.q_proj.weight`.
     """

@@ -35,7 +35,7 @@ _MOST_DIMS = 4
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """A tensor and its bytes in the file; the last dim of `shape` is that of consecutive elements."""
+    """Describes a tensor and its bytes in the file; the last dim of `shape` is that of consecutive elements."""
 
     name: str
     kind: str
@@ -63,7 +63,7 @@ class GGUFTensor:
 
 
 class GGUFFile:
-    """An open file, with the tensors of all parts if it is the first of several.
+    """Holds an open file, with the tensors of all parts if it is the first of several.
 
     Raises:
         ValueError: it is no GGUF file, or ends too early; the message names the file and the tensor.

@@ -33,7 +33,7 @@ CONTROL_NAMES = frozenset(_ENDS).union(*_INFILL.values())
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Numbers of tokens.
+    """Holds numbers of tokens.
 
     Args:
         begin, end: of a text; None: there is none.

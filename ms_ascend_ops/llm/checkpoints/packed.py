@@ -34,7 +34,7 @@ _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 
 @dataclass(frozen=True)
 class Tensors:
-    """The tensors of all files of a directory."""
+    """Holds the tensors of all files of a directory."""
 
     path: str  # of the directory, for messages
     places: Mapping[str, Place]
@@ -79,7 +79,7 @@ class Tensors:
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """A matrix of several tensors."""
+    """Reads a matrix of several tensors."""
 
     shape: tuple[int, int]
     read: Callable[[], QuantizedMatrix | Array]

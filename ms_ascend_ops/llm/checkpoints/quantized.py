@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """w = (q - zero) * scale + minimum, for groups of columns of one size.
+    """Holds a matrix w = (q - zero) * scale + minimum, for groups of columns of one size.
 
     codes: int8, shape (rows, columns), 8 bits; or uint8, shape (rows, columns / 2), 4 bits without sign: the low half
     of byte i is column 2 i, the high half column 2 i + 1.

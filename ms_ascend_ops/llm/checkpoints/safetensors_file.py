@@ -28,7 +28,7 @@ _MOST_HEADER = 100_000_000  # bytes, as in the reference implementation
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor of a file."""
+    """Says where a tensor of a file lies."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Place:
 
 
 class SafetensorsFile:
-    """An open file.
+    """Reads an open file.
 
     Raises:
         ValueError: it is no such file, or ends too early; the message names the file and the tensor.

@@ -22,7 +22,7 @@ IGNORED = -100  # the label of a token that is not to be predicted
 
 @dataclass(frozen=True)
 class Example:
-    """Tokens, and the label of each: the token that follows, or `IGNORED`."""
+    """Holds tokens, and the label of each: the token that follows, or `IGNORED`."""
 
     tokens: Sequence[int]
     labels: Sequence[int]

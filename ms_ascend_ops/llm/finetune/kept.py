@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Kept:
-    """A file, and whether the user wants the run to end.
+    """Keeps a file, and whether the user wants the run to end.
 
     Args:
         path: of the file. Nothing is there until a run is interrupted.

@@ -30,7 +30,7 @@ def _tensor(array: Array) -> Tensor:
 
 
 class _Trained(nn.Cell):  # type: ignore[misc]
-    """A layer whose weight learns."""
+    """Computes a layer whose weight learns."""
 
     def __init__(self, network: TrainedNetwork, name: str, weight: Parameter | None = None):
         super().__init__()
@@ -42,7 +42,7 @@ class _Trained(nn.Cell):  # type: ignore[misc]
 
 
 class _Frozen(nn.Cell):  # type: ignore[misc]
-    """A layer that stays as it is: its gradient is that of x alone, which saves a third of the work."""
+    """Computes a layer that stays as it is: its gradient is that of x alone, which saves a third of the work."""
 
     def __init__(self, checkpoint: Checkpoint, name: str, quantized: bool):
         super().__init__()
@@ -74,7 +74,7 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
 
 
 class _Adapted(nn.Cell):  # type: ignore[misc]
-    """y = layer(x) + (alpha / rank) B A x."""
+    """Computes y = layer(x) + (alpha / rank) B A x."""
 
     def __init__(self, network: TrainedNetwork, layer: nn.Cell, shape: tuple[int, ...], name: str, lora: Lora):
         super().__init__()
@@ -94,7 +94,7 @@ class _Adapted(nn.Cell):  # type: ignore[misc]
 
 @dataclass
 class _Cells:
-    """Layers with the same input, as the decoder calls them."""
+    """Calls layers with the same input, as the decoder calls them."""
 
     cells: Sequence[nn.Cell]
 
@@ -130,7 +130,7 @@ def _no_experts(name: str) -> Any:
 
 
 class TrainedNetwork(nn.Cell):  # type: ignore[misc]
-    """The sum of the losses of all tokens with a label, in PyNative mode; float32.
+    """Computes the sum of the losses of all tokens with a label, in PyNative mode; float32.
 
     Args:
         checkpoint: where the weights come from.

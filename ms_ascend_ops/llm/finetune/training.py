@@ -69,7 +69,7 @@ class Step:
 
 
 class AdamW:
-    """Adam with corrected moments, and decay of weights beside it.
+    """Implements Adam with corrected moments, and decay of weights beside it.
 
     MindSpore 2.10's own (mindspore.experimental.optim.AdamW) takes the gradients of a step as constants of a graph,
     which it compiles for each.

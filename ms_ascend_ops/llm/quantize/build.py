@@ -25,7 +25,7 @@ _MEASURED = 2  # windows on which every unit is measured
 
 @dataclass(frozen=True)
 class Samples:
-    """Windows of tokens of one length: to choose by, and to check on."""
+    """Holds windows of tokens of one length: to choose by, and to check on."""
 
     calibration: Sequence[Sequence[int]]
     held_out: Sequence[Sequence[int]]
@@ -62,7 +62,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Result:
-    """A checkpoint to write, and what was found out on the way."""
+    """Holds a checkpoint to write, and what was found out on the way."""
 
     checkpoint: Checkpoint
     lines: list[str]

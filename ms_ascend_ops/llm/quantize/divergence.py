@@ -22,7 +22,7 @@ _ROWS = 64  # at once, in float64
 
 @dataclass(frozen=True)
 class Divergence:
-    """Nats a token, with the standard error of the mean, and how often the likeliest token is the same."""
+    """Holds nats a token, with the standard error of the mean, and how often the likeliest token is the same."""
 
     value: float
     error: float

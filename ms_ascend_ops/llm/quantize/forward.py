@@ -24,7 +24,7 @@ Observer = Callable[[str, Array], None]
 
 @dataclass
 class _Seen:
-    """A linear layer whose input is shown to somebody first."""
+    """Shows the input of a linear layer to somebody first."""
 
     linear: Linear
     kind: str

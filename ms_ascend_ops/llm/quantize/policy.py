@@ -36,7 +36,7 @@ _CLOSE = 0.8  # of the bound: no further search for fewer bytes
 
 @dataclass(frozen=True)
 class Option:
-    """A type of a unit: what it takes, and what it adds to the divergence, as estimated."""
+    """Describes a type of a unit: what it takes, and what it adds to the divergence, as estimated."""
 
     kind: str
     nbytes: int
@@ -45,7 +45,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """The type of each unit, and what was measured with all of them."""
+    """Holds the type of each unit, and what was measured with all of them."""
 
     plan: Mapping[str, str]
     target: float  # that the estimates were held to

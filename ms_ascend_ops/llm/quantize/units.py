@@ -32,7 +32,7 @@ _EMBEDDINGS = ("model.embed_tokens.weight", "lm_head.weight")
 
 @dataclass
 class Part:
-    """A matrix of a checkpoint: some rows of a layer's weight."""
+    """Describes a matrix of a checkpoint: some rows of a layer's weight."""
 
     name: str  # without `.weight`
     linear: FloatLinear
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass
 class Unit:
-    """Matrices with the same input and the same type."""
+    """Holds matrices with the same input and the same type."""
 
     name: str
     kind: str  # qkv, output, gate_up, down, head or embedding
@@ -69,7 +69,7 @@ class Unit:
 
 
 class Editable:
-    """A network in float32 whose weights may be changed, and its units."""
+    """Holds a network in float32 whose weights may be changed, and its units."""
 
     def __init__(self, source: Checkpoint):
         self.source = source

@@ -197,7 +197,7 @@ async def answer_of(
 
 
 class _Stream(StreamingResponse):
-    """Server-sent events."""
+    """Writes server-sent events."""
 
     def __init__(self, content: AsyncIterator[bytes], generations: Sequence[Generation]):
         super().__init__(content, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
