@@ -1,4 +1,4 @@
-"""A run against an older one, and against the other providers: what is slower than it may be.
+"""Compares a run with an older one, and with the other providers: what is slower than it may be.
 
 Works on what `report.as_dict` makes and `--json` writes.
 """

@@ -1,4 +1,5 @@
-"""The layer MoEFeedForward beside loops over experts, in stock MindSpore and in PyTorch, where it is installed.
+"""Measures the layer MoEFeedForward beside loops over experts, in stock MindSpore and in PyTorch, where it is
+installed.
 
     python -m ms_ascend_ops.benchmarks.experts --threads 2
 

@@ -1,4 +1,4 @@
-"""Networks of transformers and diffusers in PyTorch and in ONNX Runtime, with and without our operators.
+"""Measures networks of transformers and diffusers in PyTorch and in ONNX Runtime, with and without our operators.
 
     python -m ms_ascend_ops.benchmarks.frameworks --threads 2
 

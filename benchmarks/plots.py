@@ -1,4 +1,4 @@
-"""The results as pictures: bars, and a roofline."""
+"""Draws the results: bars, and a roofline."""
 
 from __future__ import annotations
 

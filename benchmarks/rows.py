@@ -1,4 +1,4 @@
-"""A few rows of every kind of operator: those whose geometric mean beside the best peer is looked at."""
+"""Lists a few rows of every kind of operator: those whose geometric mean beside the best peer is looked at."""
 
 from __future__ import annotations
 

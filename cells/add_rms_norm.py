@@ -1,4 +1,4 @@
-"""A residual addition and RMSNorm as one layer."""
+"""Provides a residual addition and RMSNorm as one layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A convolution in two dims as a layer."""
+"""Provides a convolution in two dims as a layer."""
 
 from __future__ import annotations
 

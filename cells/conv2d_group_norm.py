@@ -1,4 +1,4 @@
-"""A convolution in two dims and group normalization of its result as one layer."""
+"""Provides a convolution in two dims and group normalization of its result as one layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear layer."""
+"""Provides a linear layer."""
 
 from __future__ import annotations
 

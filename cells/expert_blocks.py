@@ -1,4 +1,4 @@
-"""Blocks of experts in networks of others: their weights and settings, in the form of `MoEFeedForward`."""
+"""Reads blocks of experts in networks of others: their weights and settings, in the form of `MoEFeedForward`."""
 
 from __future__ import annotations
 

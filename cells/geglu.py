@@ -1,4 +1,4 @@
-"""GEGLU as a layer."""
+"""Provides GEGLU as a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GELU as a layer."""
+"""Provides GELU as a layer."""
 
 from __future__ import annotations
 

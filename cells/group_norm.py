@@ -1,4 +1,4 @@
-"""GroupNorm as a layer."""
+"""Provides GroupNorm as a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of MindSpore's that compute in float32 where mixed precision is put around a layer."""
+"""Computes operators of MindSpore's in float32 where mixed precision is put around a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache of keys and values as a layer."""
+"""Provides a cache of keys and values as a layer."""
 
 from __future__ import annotations
 

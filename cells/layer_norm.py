@@ -1,4 +1,4 @@
-"""LayerNorm as a layer."""
+"""Provides LayerNorm as a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mixture of experts as a layer."""
+"""Provides a mixture of experts as a layer."""
 
 from __future__ import annotations
 

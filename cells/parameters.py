@@ -1,4 +1,4 @@
-"""Arguments and parameters that several layers have."""
+"""Checks arguments and makes parameters that several layers have."""
 
 from __future__ import annotations
 

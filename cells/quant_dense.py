@@ -1,4 +1,4 @@
-"""A linear layer of 8-bit integers."""
+"""Provides a linear layer of 8-bit integers."""
 
 from __future__ import annotations
 

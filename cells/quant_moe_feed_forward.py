@@ -1,4 +1,4 @@
-"""A mixture of experts that multiplies 8-bit integers."""
+"""Provides a mixture of experts that multiplies 8-bit integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RMSNorm as a layer."""
+"""Provides RMSNorm as a layer."""
 
 from __future__ import annotations
 

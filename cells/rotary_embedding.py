@@ -1,4 +1,4 @@
-"""Rotary position embedding as a layer."""
+"""Provides rotary position embedding as a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear layer with a pruned weight, for a few rows."""
+"""Provides a linear layer with a pruned weight, for a few rows."""
 
 from __future__ import annotations
 

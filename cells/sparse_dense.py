@@ -1,4 +1,4 @@
-"""A linear layer with a pruned weight."""
+"""Provides a linear layer with a pruned weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SwiGLU as a layer."""
+"""Provides SwiGLU as a layer."""
 
 from __future__ import annotations
 

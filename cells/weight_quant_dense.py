@@ -1,4 +1,4 @@
-"""A linear layer with a weight in 8 or 4 bits."""
+"""Provides a linear layer with a weight in 8 or 4 bits."""
 
 from __future__ import annotations
 

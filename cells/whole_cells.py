@@ -1,4 +1,4 @@
-"""Automatic mixed precision at level O1, where MindSpore rewrites the source of a network.
+"""Handles automatic mixed precision at level O1, where MindSpore rewrites the source of a network.
 
 It cannot read that of our layers, nor of constructs that `optimize` has written: it parses each class by itself, and
 copies its file. Here these cells stay whole. Layers that O1 computes in half precision, as `nn.Dense`, get that by

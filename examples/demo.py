@@ -1,4 +1,5 @@
-"""A real language model from its file to text: stock operators against fused ones, and the bundle that is deployed.
+"""Takes a real language model from its file to text: stock operators against fused ones, and the bundle that is
+deployed.
 
 SmolLM2-135M-Instruct answers a question, from its file in 4 bits. Then its weights, as float32, go into the decoder of
 examples/llama.py, which is written with stock operators of MindSpore, and `optimize` replaces operators in that. Last,

@@ -1,5 +1,6 @@
-"""A diffusion U-Net of mindone (UNet2DConditionModel) on a CPU: a training step and a sampling step, stock and with the
-operators of this library, in float32 and in mixed precision, and a run that stops and goes on to the bit.
+"""Runs a diffusion U-Net of mindone (UNet2DConditionModel) on a CPU: a training step and a sampling step, stock
+and with the operators of this library, in float32 and in mixed precision, and a run that stops and goes on to
+the bit.
 
     pip install mindone==0.5.0 "transformers<4.58"
     python examples/diffusion.py --threads 1

@@ -1,4 +1,4 @@
-"""A small decoder of the LLaMA architecture, as a user of MindSpore would write it: stock operators only.
+"""Defines a small decoder of the LLaMA architecture, as a user of MindSpore would write it: stock operators only.
 
 The classes and parameters carry the names that Hugging Face's LLaMA has. Nothing here knows about ms_ascend_ops:
 `examples/demo.py` and `examples/train.py` take this network as it is and substitute the fused operators.

@@ -1,4 +1,4 @@
-"""When a result is accurate enough: the rules of CANN's operator libraries, as figures.
+"""Says when a result is accurate enough: the rules of CANN's operator libraries, as figures.
 
 Golden values are computed in float64 from the same, already rounded inputs. Three rules: a mixed tolerance for 99 % of
 the elements with a cap for the rest; mean and maximum relative error (MERE, MARE); and the error of the same

@@ -1,4 +1,4 @@
-"""Operators of the CANN package as functions of device memory: CANN's aclnn interface through ctypes.
+"""Calls operators of the CANN package as functions of device memory: CANN's aclnn interface through ctypes.
 
 An operator has two functions, which CANN generates from its registration: `aclnnXGetWorkspaceSize` takes tensors,
 attributes and outputs in the order of the definition, and prepares a launch; `aclnnX` puts it into a stream. What is

@@ -1,4 +1,4 @@
-"""Operators on an Ascend NPU: the installed CANN package, and who computes an operator, this library or CANN itself.
+"""Finds the installed CANN package, and decides who computes an operator on an NPU, this library or CANN itself.
 
 Needs no MindSpore to be imported. `custom.py` asks it when an operator's primitive is made, so that what is missing is
 said before the network runs.

@@ -1,4 +1,4 @@
-"""The gradients of a convolution in two dims, of kernels, for the bprops of MindSpore."""
+"""Computes the gradients of a convolution in two dims, of kernels, for the bprops of MindSpore."""
 
 from __future__ import annotations
 

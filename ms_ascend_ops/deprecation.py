@@ -1,4 +1,4 @@
-"""Names that a release keeps after they have changed."""
+"""Keeps names for a release after they have changed."""
 
 import functools
 import warnings

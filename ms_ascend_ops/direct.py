@@ -1,4 +1,4 @@
-"""The fast path of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
+"""Implements the fast path of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
 
 MindSpore takes a call of an `ops.Custom` through the compilation of a graph of one node, shape inference in the library
 included. Here the library runs on the memory of the tensors, once MindSpore has computed what they hold; the results

@@ -1,4 +1,4 @@
-"""A call in PyNative on an NPU: from the tensors to the aclnn function of the CANN package, past `ops.Custom`.
+"""Calls an aclnn function of the CANN package from tensors in PyNative on an NPU, past `ops.Custom`.
 
 In PyNative MindSpore's `ops.Custom` takes nothing but tensors there; our operators have attributes, and inputs that may
 be absent. So `_pynative` (kernels/binding/pynative_call.cpp) puts the call into the pipeline of threads in which

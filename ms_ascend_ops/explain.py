@@ -1,4 +1,4 @@
-"""Why a kernel is split as it is: its tiling for shapes on a target, and what would change it.
+"""Explains why a kernel is split as it is: its tiling for shapes on a target, and what would change it.
 
 The tiling is computed by the C++ function that also runs before every launch, for any number of cores and any Unified
 Buffer. What limits it is found by asking again with more of each.

@@ -1,4 +1,4 @@
-"""The commands that need more than a plain installation has: packages of an extra, or the sources of the kernels."""
+"""Lists commands that need more than a plain installation: packages of an extra, or the sources of the kernels."""
 
 from __future__ import annotations
 

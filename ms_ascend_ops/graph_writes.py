@@ -1,4 +1,4 @@
-"""Tensors that a kernel in a graph changes in place: whole ones, or a refusal.
+"""Checks tensors that a kernel in a graph changes in place: whole ones, or a refusal.
 
 MindSpore gives a graph a copy of a tensor that is a view, and what is written to the copy is lost. A view that the
 graph makes of a Parameter or of an input is a copy there, too; in PyNative it is none. A primitive sees neither, so

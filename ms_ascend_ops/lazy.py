@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are used."""
+"""Imports names of a package when they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls within a cell that mixed precision is put around: the dtypes that an operator computes in then.
+"""Handles calls within a cell that mixed precision is put around: the dtypes that an operator computes in then.
 
 MindSpore would cast all floats that a primitive takes. Our operators take some in float32 whatever the others are (the
 scales of quantised weights), and some that they write (a cache): a row of the definition's types says which go

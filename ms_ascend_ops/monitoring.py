@@ -1,4 +1,4 @@
-"""Calls, latencies, bytes, failures and fallbacks of operators, for Prometheus and OpenTelemetry. docs/trust.md.
+"""Counts calls, latencies, bytes, failures and fallbacks of operators, for Prometheus and OpenTelemetry. docs/trust.md.
 
     from ms_ascend_ops import monitoring
 

@@ -1,4 +1,4 @@
-"""The operators as a list for a terminal, and as the table in docs/operators.md, made of functions and definitions."""
+"""Lists the operators for a terminal, and as the table in docs/operators.md, made of functions and definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web pages as single files: templates of `templates/pages/`, with plots as inline SVG. They need no network.
+"""Writes web pages as single files: templates of `templates/pages/`, with plots as inline SVG. They need no network.
 
 Needs jinja2, which an extra brings.
 """

@@ -1,4 +1,4 @@
-"""The operators by their names. Needs no MindSpore: `kernels/codegen` uses it at build time."""
+"""Finds the operators by their names. Needs no MindSpore: `kernels/codegen` uses it at build time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hook by which a feature answers calls of operators in place of this library's kernels: `dispatch` does.
+"""Lets a feature answer calls of operators in place of this library's kernels: `dispatch` does.
 
 `custom.py`, the core, looks for an operator in `ROUTERS` with every call, and knows no feature. Needs no MindSpore.
 """

@@ -1,4 +1,4 @@
-"""Sparse matrices in slices (SELL), for products with a few rows."""
+"""Holds sparse matrices in slices (SELL), for products with a few rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse matrices by rows or blocks, where they come from, and the methods to multiply them."""
+"""Makes sparse matrices by rows or blocks, and chooses the methods to multiply them."""
 
 from __future__ import annotations
 

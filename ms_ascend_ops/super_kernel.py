@@ -1,4 +1,4 @@
-"""Super kernels: lists of kernels that the library launches one behind the other by one call.
+"""Writes super kernels: lists of kernels that the library launches one behind the other by one call.
 
 This is what writes the text that kernels/binding/super_kernel.h describes and the library reads.
 """

@@ -1,4 +1,4 @@
-"""YAML of strangers."""
+"""Reads YAML of strangers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One case of an operator: its attributes, a shape and a dtype; and its data."""
+"""Describes one case of an operator: its attributes, a shape and a dtype; and its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case as a network of MindSpore."""
+"""Builds a network of MindSpore from a case."""
 
 from __future__ import annotations
 

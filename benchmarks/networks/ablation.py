@@ -1,4 +1,4 @@
-"""The ceiling: a network without the operators that are replaced.
+"""Measures the ceiling: a network without the operators that are replaced.
 
 Where a fused operator would stand, its first input of the right shape is handed on. What the other inputs are computed
 from stays: a projection whose result only a product used is still calculated. A place none of whose inputs has the

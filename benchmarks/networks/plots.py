@@ -1,4 +1,4 @@
-"""The results as a picture: time of each variant, as a share of stock."""
+"""Draws the results: time of each variant, as a share of stock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results as tables, as Markdown and as JSON."""
+"""Writes the results as tables, as Markdown and as JSON."""
 
 from __future__ import annotations
 

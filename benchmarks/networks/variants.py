@@ -1,4 +1,4 @@
-"""A network in the forms that are compared: as MindIR files for its use, as cells for its training."""
+"""Makes a network in the forms that are compared: as MindIR files for its use, as cells for its training."""
 
 from __future__ import annotations
 

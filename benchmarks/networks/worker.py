@@ -1,4 +1,4 @@
-"""One variant of a network in a process of its own: its peak memory, or its time by operator.
+"""Runs one variant of a network in a process of its own: its peak memory, or its time by operator.
 
 `python -m ms_ascend_ops.benchmarks.networks.worker memory|profile '{"mindir": ..., "inputs": ..., "seconds": ...}'`
 """

@@ -1,4 +1,4 @@
-"""Who is measured: a table. A new provider is one more row, and the function that prepares it.
+"""Lists who is measured in a table. A new provider is one more row, and the function that prepares it.
 
 A provider prepares a case once and gives a function to call. Every call does the whole work on the same inputs, in
 memory that is reused from call to call.

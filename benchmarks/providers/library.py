@@ -1,4 +1,6 @@
-"""Our kernels, prepared by `ms_ascend_ops._C` for arrays that are there already: what is timed are the launches."""
+"""Launches our kernels, prepared by `ms_ascend_ops._C` for arrays that are there already: the launches alone
+are timed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MindSpore: what a user writes with stock operators, and the same with ours, in GRAPH mode and in PyNative.
+"""Runs MindSpore: what a user writes with stock operators, and the same with ours, in GRAPH mode and in PyNative.
 
 A call of a graph returns when it has run: on the CPU there is nothing to wait for afterwards. In PyNative there is.
 MindSpore keeps its own number of threads, on the CPUs that the process may use: with

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with its own fused operators where it has them. Forward only, float32 and float16."""
+"""Runs ONNX Runtime on the CPU, with its own fused operators where it has them. Forward only, float32 and float16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: eager, through torch.compile, and with our operators."""
+"""Runs PyTorch on the CPU: eager, through torch.compile, and with our operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that ask as fast as they get answers, check every answer, and now and then hang up in the middle."""
+"""Runs clients that ask as fast as they get answers, check every answer, and now and then hang up in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The network of the load: a normalized gated feed-forward layer, of our operators or of stock ones; its formula."""
+"""Makes the network of the load: a normalized gated feed-forward layer, of our operators or of stock ones.
+
+Its formula.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray Serve in a process of its own: `ray_process PORT REPLICAS stock|MODEL`."""
+"""Runs Ray Serve in a process of its own: `ray_process PORT REPLICAS stock|MODEL`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The servers that are measured: this package's, the same application under Ray Serve, and stock MindSpore under it."""
+"""Starts the servers that are measured: this package's, the same application under Ray Serve, and stock
+MindSpore under it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All of it: five networks of MindFormers on a CPU, beside the same weights in transformers on PyTorch.
+"""Runs all of it: five networks of MindFormers on a CPU, beside the same weights in transformers on PyTorch.
 
 python demo.py [FOLDER]
 """

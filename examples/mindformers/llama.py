@@ -1,4 +1,4 @@
-"""MindFormers' Llama: with the settings for an NPU, or with those that stock MindSpore runs on a CPU."""
+"""Builds MindFormers' Llama: with the settings for an NPU, or with those that stock MindSpore runs on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
+"""Makes small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
 
 `python networks.py NAME FOLDER` writes the checkpoint of one, what transformers generates with it on PyTorch, and the
 losses of 20 steps of training there.

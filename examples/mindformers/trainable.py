@@ -1,4 +1,4 @@
-"""A network that MindFormers has for inference only, as its Trainer takes one for training."""
+"""Adapts a network that MindFormers has for inference only, as its Trainer takes one for training."""
 
 from __future__ import annotations
 

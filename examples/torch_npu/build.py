@@ -1,4 +1,4 @@
-"""C++ of one's own between PyTorch and the package's aclnn functions: build it, and try it on an NPU.
+"""Builds C++ of one's own between PyTorch and the package's aclnn functions, and tries it on an NPU.
 
     python -m ms_ascend_ops emulate examples/torch_npu/build.py add      # or, with CANN's set_env.sh, without `emulate`
     python -m ms_ascend_ops emulate examples/torch_npu/build.py my_op    # behind `new my_op` and `build.sh host`

@@ -1,4 +1,5 @@
-"""MindSpore's attention functions, which only an Ascend NPU has, on our operators: composed, for the sake of results.
+"""Computes MindSpore's attention functions, which only an Ascend NPU has, on our operators: composed, for the
+sake of results.
 
 What an argument means is what MindSpore's documentation says of it. An argument that cannot be served raises an error
 that names it.

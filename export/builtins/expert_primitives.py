@@ -1,4 +1,4 @@
-"""Cells in the place of primitives of mixtures of experts that only an Ascend NPU has: see primitives.py."""
+"""Replaces primitives of mixtures of experts that only an Ascend NPU has by cells: see primitives.py."""
 
 from __future__ import annotations
 

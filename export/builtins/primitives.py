@@ -1,4 +1,4 @@
-"""Cells in the place of MindSpore's primitives that only an Ascend NPU has, under the same names.
+"""Replaces MindSpore's primitives that only an Ascend NPU has by cells of the same names.
 
 A cell is made as its primitive is, and called as it is: it computes the same with our operators, or with stock ones,
 in PyNative and in graph mode. An argument that cannot be served raises an error that names it.

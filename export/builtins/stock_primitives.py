@@ -1,4 +1,4 @@
-"""Cells of stock operators in the place of small primitives of MindSpore's that only an Ascend NPU has.
+"""Replaces small primitives of MindSpore's that only an Ascend NPU has by cells of stock operators.
 
 What they compute, and their gradients, are those of the operators that they are made of.
 """

@@ -1,4 +1,4 @@
-"""Statements as `x += y`, which change x in place in a graph and make another x in PyNative mode.
+"""Analyses statements as `x += y`, which change x in place in a graph and make another x in PyNative mode.
 
 What has been watched is PyNative. A statement that is changed may read a value under another name than before, and that
 name shares its memory with x. So `x += y` becomes `x = x + y` where both modes then do what they did: x is a value that

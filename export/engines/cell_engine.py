@@ -1,4 +1,4 @@
-"""Engine 1: cells whose whole `construct` is a pattern, or a pattern between sub-cells, exchanged in place.
+"""Implements engine 1: exchanges in place cells whose whole `construct` is a pattern, or a pattern between sub-cells.
 
 The cell stays the object that it is, with its parameters and sub-cells, and gets a class with another construct. What
 that construct must be follows from watching the cell: in several shapes, in training and evaluation, in each dtype.

@@ -1,4 +1,4 @@
-"""A watched cell with fused operators as the source of a new `construct`.
+"""Writes a watched cell with fused operators as the source of a new `construct`.
 
 Only what holds for any batch and sequence is written: sub-cells, fused operators, sums, products, conversions and
 halves. A cell that does more of its own (reshapes to given sizes, say) has no place here: `NotPortableError` says what.

@@ -1,4 +1,4 @@
-"""Blocks of experts: the part of `optimize` that puts a layer in the place of a loop over cells."""
+"""Puts a layer in the place of a loop over the cells of experts, as a part of `optimize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of a construct, or of a function, in which every statement does one thing, and edits of it."""
+"""Flattens the source of a construct, or of a function, so that every statement does one thing, and edits it."""
 
 from __future__ import annotations
 

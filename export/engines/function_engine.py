@@ -1,4 +1,4 @@
-"""Engine 2 for a function that a construct calls which is not taken apart itself: one with `**kwargs`, say.
+"""Implements engine 2 for a function that a construct calls which is not taken apart itself: one with `**kwargs`, say.
 
 The construct stays as it is written, in a module in which the name of the function stands for the edited one.
 """

@@ -1,4 +1,4 @@
-"""Classes made from source: a cell's own class with another `construct`.
+"""Makes classes from source: a cell's own class with another `construct`.
 
 MindSpore compiles source files, so each class is a module in a file, in a folder that lives as long as this process.
 """

@@ -1,4 +1,4 @@
-"""Functions of a flat source put where they are called: what is computed in them has a name there then."""
+"""Inlines functions of a flat source: what is computed in them has a name in the caller then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions in the body of a function as functions beside it: what they take from around them becomes arguments."""
+"""Lifts functions in the body of a function out of it: what they take from around them becomes arguments."""
 
 from __future__ import annotations
 

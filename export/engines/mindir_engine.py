@@ -1,4 +1,4 @@
-"""Engine 3: a MindIR file in, a MindIR file with fused operators out.
+"""Implements engine 3: a MindIR file in, a MindIR file with fused operators out.
 
 Nothing is run, and the Python of the network is not needed.
 """

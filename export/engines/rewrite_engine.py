@@ -1,4 +1,4 @@
-"""Engine 2: single statements inside a user's construct, and inside the functions that it calls.
+"""Implements engine 2: edits single statements inside a user's construct, and inside the functions that it calls.
 
 The construct is brought into a form where every statement does one thing. That form runs while it is watched, as in
 engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything else of the

@@ -1,4 +1,4 @@
-"""Functions of a user in a form where every statement does one thing: each part of an expression has a name."""
+"""Simplifies functions of a user so that every statement does one thing: each part of an expression has a name."""
 
 from __future__ import annotations
 

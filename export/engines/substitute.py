@@ -1,4 +1,4 @@
-"""Putting fused operators into a network in place of what its own cells compute."""
+"""Puts fused operators into a network in place of what its own cells compute."""
 
 from __future__ import annotations
 

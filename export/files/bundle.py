@@ -1,4 +1,4 @@
-"""A bundle: a MindIR with all that belongs to it, in one file whose every byte is accounted for.
+"""Writes and reads a bundle: a MindIR with all that belongs to it, in one file whose every byte is accounted for.
 
 A zip archive, stored without compression:
 

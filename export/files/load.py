@@ -1,4 +1,4 @@
-"""Running a MindIR, or a bundle of one, wherever this package is installed.
+"""Runs a MindIR, or a bundle of one, wherever this package is installed.
 
 A file is input from outside. What it may run is decided here, before MindSpore sees it; the file stays as it is.
 """

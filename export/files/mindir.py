@@ -1,4 +1,4 @@
-"""Writing a network as MindIR.
+"""Writes a network as MindIR.
 
 A MindIR names the kernel library by its absolute path on the machine that wrote it. That is of no concern here: `load`
 puts the one of its own machine in its place.

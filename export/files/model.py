@@ -1,4 +1,4 @@
-"""MindIR files: reading one from outside, walking through it, writing one."""
+"""Reads MindIR files from outside, walks through them, and writes them."""
 
 from __future__ import annotations
 

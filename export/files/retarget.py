@@ -1,4 +1,4 @@
-"""Fused operators as nodes of a MindIR: what they are, whether they may run, and their form on another target.
+"""Reads fused operators as nodes of a MindIR: what they are, whether they may run, and their form on another target.
 
 On a CPU such a node names a function of this package's library, on an Ascend NPU a function of the CANN package. Both
 name the operator and hold its attributes. Everything else is written anew for the machine at hand, by `FusedPrimitive`,

@@ -1,4 +1,6 @@
-"""ONNX files as MindIR: every node becomes a line of Python in a Cell of MindSpore's operators, which is exported."""
+"""Converts ONNX files to MindIR: every node becomes a line of Python in a Cell of MindSpore's operators, which
+is exported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself, or of two."""
+"""Writes operators that compute each element by itself, or of two."""
 
 from __future__ import annotations
 

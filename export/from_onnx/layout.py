@@ -1,4 +1,4 @@
-"""Operators that only move elements: shapes, slices, gathers, blocks."""
+"""Writes operators that only move elements: shapes, slices, gathers, blocks."""
 
 from __future__ import annotations
 

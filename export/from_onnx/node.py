@@ -1,4 +1,4 @@
-"""A node of an ONNX graph, as the functions that write it as Python see it."""
+"""Describes a node of an ONNX graph to the functions that write it as Python."""
 
 from __future__ import annotations
 

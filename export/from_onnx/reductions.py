@@ -1,4 +1,4 @@
-"""Sums and extremes along axes, and running sums."""
+"""Writes sums and extremes along axes, and running sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's Softmax and LogSoftmax.
+"""Writes ONNX's Softmax and LogSoftmax.
 
 MindSpore's kernel on a CPU spoils the rows behind a row of -inf alone, as a mask makes them, and has zeros for a row
 that is NaN in ONNX. Where a row may be like that, softmax is written by its formula, which patterns know, too.

@@ -1,4 +1,4 @@
-"""ONNX's operators that go over images in windows: convolutions, pooling, resizing."""
+"""Writes ONNX's operators that go over images in windows: convolutions, pooling, resizing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The construct of a cell without its activation: what a linear layer gives before that is applied."""
+"""Takes the activation off the construct of a cell: what a linear layer gives before that is applied."""
 
 from __future__ import annotations
 

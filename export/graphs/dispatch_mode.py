@@ -1,4 +1,5 @@
-"""`DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in `ms.MsDispatchMode`.
+"""Provides `DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in
+`ms.MsDispatchMode`.
 
 MindSpore has that from 2.9 on. Before, it hands primitives that Python calls to whatever traces a graph (`ms.jit` with
 capture_mode="trace"), whose place this takes. A method of Tensor that is C++ runs some of them without that: where

@@ -1,4 +1,5 @@
-"""A network, or a part of one, as a graph of MindSpore's primitives: what the engines read and the patterns match.
+"""Describes a network, or a part of one, as a graph of MindSpore's primitives: engines read it, patterns are
+matched in it.
 
 Each engine makes such a graph in its own way: from a cell that it runs and watches, from the statements of a
 `construct`, or from a MindIR file. The names of the nodes are those of MindSpore's primitives in all of them.

@@ -1,4 +1,4 @@
-"""The graphs of a MindIR file as `Graph`, and fused operators put into the file."""
+"""Reads the graphs of a MindIR file as `Graph`, and puts fused operators into the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a MindIR file as those of a `Graph`."""
+"""Reads the nodes of a MindIR file as those of a `Graph`."""
 
 from __future__ import annotations
 

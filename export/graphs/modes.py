@@ -1,4 +1,4 @@
-"""Context managers over MindSpore's modes and its log."""
+"""Provides context managers over MindSpore's modes and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running one cell of a user's network on chosen inputs, without touching that network.
+"""Runs one cell of a user's network on chosen inputs, without touching that network.
 
 `detached` makes a copy of a cell whose parameters and sub-cells can be replaced: the copy runs the user's `construct`,
 the user's cell keeps its state. `observe` runs such a copy and reads the result as NumPy.

@@ -1,4 +1,4 @@
-"""Every primitive that runs within a block of Python, as a node of a graph."""
+"""Records every primitive that runs within a block of Python as a node of a graph."""
 
 from __future__ import annotations
 

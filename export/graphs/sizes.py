@@ -1,4 +1,4 @@
-"""Sizes that a file leaves open: which of them are the same, whatever they will be.
+"""Infers which of the sizes that a file leaves open are the same, whatever they will be.
 
 In a graph for any sizes a dim is -1, and what it is when the graph runs goes through the graph as a number: MindSpore
 asks a tensor for its shape, takes numbers out of that, calculates with them, and makes targets of reshapes of them.

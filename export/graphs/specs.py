@@ -1,4 +1,4 @@
-"""Descriptions of tensors, which stand for them: shape, dtype and what a table or a matrix is known to be."""
+"""Describes tensors in their place: shape, dtype and what a table or a matrix is known to be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions and methods of PyTorch as MindSpore's primitives, by their names.
+"""Maps the functions and methods of PyTorch to MindSpore's primitives, by their names.
 
 A row of `READERS` says which primitive a call is, and how its arguments lie. What has no row is a node that no pattern
 knows. PyTorch's own graphs are read so, and the calls of MindNLP's mindtorch, which has the same names.

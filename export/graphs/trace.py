@@ -1,4 +1,4 @@
-"""The graph of one cell, from watching what its `construct` executes.
+"""Builds the graph of one cell by watching what its `construct` executes.
 
 A detached copy of the cell runs as plain Python on given inputs, and every primitive that it executes becomes a node.
 Sub-cells with matrices are not run: a call of one is a node of its own, and returns random numbers. Small sub-cells

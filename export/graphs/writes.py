@@ -1,4 +1,4 @@
-"""Alias analysis: which values of a file lie in memory that is written while the graph runs.
+"""Analyses aliases: which values of a file lie in memory that is written while the graph runs.
 
     y = x @ p.swapaxes(0, 1)
     p += x

@@ -1,4 +1,4 @@
-"""Arguments of primitives that are no tensors, which are among the inputs or attributes."""
+"""Reads arguments of primitives that are no tensors, which are among the inputs or attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, products and quotients in one form, and what is written with them: signs, roots, sigmoid, softmax."""
+"""Brings sums, products and quotients into one form, and what is written with them: signs, roots, sigmoid, softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention as networks write it: a softmax between two products of matrices.
+"""Recognises attention as networks write it: a softmax between two products of matrices.
 
     softmax(q @ k^T * scale + mask) @ v
 

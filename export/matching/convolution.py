@@ -1,4 +1,4 @@
-"""A convolution in two dims, and the bias and activation behind it, as one operator."""
+"""Recognises a convolution in two dims, and the bias and activation behind it, as one operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One value of a graph in the common form (expressions.py), and numbers among them."""
+"""Defines one value of a graph in the common form (expressions.py), and numbers among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MindSpore's primitives in a common form: what a pattern sees of a graph.
+"""Reads MindSpore's primitives in a common form: what a pattern sees of a graph.
 
 `x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and
 `a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. An activation commutes with a reshape and a

@@ -1,4 +1,4 @@
-"""Looking for the patterns of the table in a graph.
+"""Looks for the patterns of the table in a graph.
 
 What is found, and what of it may be replaced, is decided here for all engines.
 """

@@ -1,4 +1,4 @@
-"""Activations and what they gate: what they look like, and what is built there."""
+"""Recognises activations and what they gate, and builds the operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear layer and the activation behind it, if any: activation(x @ weight + bias), in one pass."""
+"""Recognises a linear layer and the activation behind it, if any: activation(x @ weight + bias), in one pass."""
 
 from __future__ import annotations
 

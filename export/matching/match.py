@@ -1,4 +1,4 @@
-"""The pattern language: a small algebra of expressions with names for what varies.
+"""Defines the pattern language: a small algebra of expressions with names for what varies.
 
     x, epsilon = Any("x"), Number("epsilon")
     rstd = Op("rsqrt", Op("add", Op("mean", Op("square", x), keep_dims=True), epsilon))

@@ -1,4 +1,4 @@
-"""RMSNorm, LayerNorm and GroupNorm, by themselves and of a sum: what they look like, and what is built there."""
+"""Recognises RMSNorm, LayerNorm and GroupNorm, by themselves and of a sum, and builds the operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places where a fused operator belongs, as a table.
+"""Lists the places where a fused operator belongs in a table.
 
 One row per pattern: its name, what it looks like, what is built there, and at which level. All engines use this table,
 and a new pattern is a new row. Rows stand in the order in which they are tried: what covers more comes first.

@@ -1,4 +1,4 @@
-"""Rotary position embedding, x * cos + rotated(x) * sin: what it looks like, and what is built there."""
+"""Recognises rotary position embedding, x * cos + rotated(x) * sin, and builds the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices whose product rotates pairs of elements by a right angle, as rotary embedding does with some."""
+"""Recognises matrices whose product rotates pairs of elements by a right angle, as rotary embedding does with some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`optimize` for networks of MindNLP.
+"""Provides `optimize` for networks of MindNLP.
 
 A module whose whole `forward` is found gets another one, for the inputs that it was seen with; so does a function that
 a `forward` calls, for that module alone. Attention goes through the place that transformers has for it.

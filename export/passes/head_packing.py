@@ -1,4 +1,4 @@
-"""Queries, keys and values of an attention layer as one product of matrices in a MindIR (level O3).
+"""Joins queries, keys and values of an attention layer to one product of matrices in a MindIR (level O3).
 
     x @ q.T, x @ k.T, x @ v.T, each split into heads  ->  x @ [q; k; v].T, split into heads, then into the three
 

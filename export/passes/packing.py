@@ -1,4 +1,4 @@
-"""Two linear layers of one input whose results gate each other, as one product of matrices in a MindIR (level O3).
+"""Joins two linear layers of one input whose results gate each other to one product of matrices in a MindIR (level O3).
 
     silu(x @ gate.T) * (x @ up.T)  ->  swiglu(x @ [gate; up].T)
 

@@ -1,4 +1,4 @@
-"""Products of matrices that take their operands as they lie.
+"""Rewrites products of matrices to take their operands as they lie.
 
     query @ key.swapaxes(2, 3)  ->  BatchMatMul(query, key, transpose_b=True)
 

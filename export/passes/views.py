@@ -1,4 +1,4 @@
-"""Functionalization: views and writes in place become operators that nothing has to order.
+"""Functionalizes: views and writes in place become operators that nothing has to order.
 
     keys = mint.transpose(keys, 1, 2)
     scores += mask

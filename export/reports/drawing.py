@@ -1,4 +1,4 @@
-"""A graph as a drawing: SVG with a box for each value, inputs above what is computed from them."""
+"""Draws a graph: SVG with a box for each value, inputs above what is computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing a network with itself: its outputs and gradients before and after something was done to it."""
+"""Compares a network with itself: its outputs and gradients before and after something was done to it."""
 
 from __future__ import annotations
 

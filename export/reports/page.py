@@ -1,4 +1,6 @@
-"""A report as one web page that needs no network: the table, the differences, and the graphs before and after."""
+"""Writes a report as one web page that needs no network: the table, the differences, and the graphs before and
+after.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy of the kernels against `tests/reference/` in float64, beside that of stock operators."""
+"""Measures the accuracy of the kernels against `tests/reference/` in float64, beside that of stock operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate: all findings of some operators, as JSON and as a page."""
+"""Holds all findings of some operators, as JSON and as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A certificate as one web page."""
+"""Writes a certificate as one web page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads, the tables of angles, and how those broadcast."""
+"""Checks heads, the tables of angles, and how those broadcast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench`: the benchmark, in this process."""
+"""Defines `bench`: the benchmark, in this process."""
 
 from __future__ import annotations
 

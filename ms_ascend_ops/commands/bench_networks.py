@@ -1,4 +1,4 @@
-"""`bench-networks`: whole networks, stock against fused, in this process."""
+"""Defines `bench-networks`: whole networks, stock against fused, in this process."""
 
 from __future__ import annotations
 

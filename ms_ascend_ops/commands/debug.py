@@ -1,4 +1,4 @@
-"""`debug`: the precision debugger."""
+"""Defines `debug`: the precision debugger."""
 
 from __future__ import annotations
 

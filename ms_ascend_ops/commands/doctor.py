@@ -1,4 +1,4 @@
-"""`doctor`: whether the parts of an installation fit together, on one screen."""
+"""Defines `doctor`: whether the parts of an installation fit together, on one screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`emulate`: runs a program on an emulated Ascend device."""
+"""Defines `emulate`, which runs a program on an emulated Ascend device."""
 
 from __future__ import annotations
 

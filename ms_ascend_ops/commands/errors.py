@@ -1,4 +1,4 @@
-"""Errors of the package as a command shows them: the message and an exit code, without a traceback."""
+"""Shows errors of the package as a command does: the message and an exit code, without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`infer`: runs a MindIR or a bundle."""
+"""Defines `infer`, which runs a MindIR or a bundle."""
 
 from __future__ import annotations
 

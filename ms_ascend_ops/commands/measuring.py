@@ -1,4 +1,4 @@
-"""The frame of a command that measures for a long time: a progress bar, and an interruption keeps what there is."""
+"""Frames a command that measures for a long time: a progress bar, and an interruption keeps what there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`new`: the files of a new operator."""
+"""Defines `new`: the files of a new operator."""
 
 from __future__ import annotations
 

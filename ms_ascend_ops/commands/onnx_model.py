@@ -1,4 +1,4 @@
-"""ONNX files where a command wants a MindIR."""
+"""Takes ONNX files where a command wants a MindIR."""
 
 from __future__ import annotations
 

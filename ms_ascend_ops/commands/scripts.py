@@ -1,4 +1,4 @@
-"""The console scripts beside `ms-ascend-ops`, with the names and options that tutorials of this field have:
+"""Defines the console scripts beside `ms-ascend-ops`, with the names and options that tutorials of this field have:
 
 ms_optimize --fusion_level=O3 network.mindir
 ms_infer --model network.mindir --save_profile

@@ -1,4 +1,4 @@
-"""Sizes on the command line."""
+"""Parses sizes on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two records layer by layer, and the first place that differs by more than rounding explains.
+"""Compares two records layer by layer, and finds the first place that differs by more than rounding explains.
 
 A place is explained if the difference of its outputs, beside their magnitude, is at most `FACTOR` times
 

@@ -1,4 +1,4 @@
-"""A comparison as JSON, as one web page and as lines of text."""
+"""Writes a comparison as JSON, as one web page and as lines of text."""
 
 from __future__ import annotations
 

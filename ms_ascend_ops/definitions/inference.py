@@ -1,4 +1,4 @@
-"""Shapes and dtypes of what a kernel gives for shapes and dtypes of what it takes, by the rules of its definition.
+"""Infers shapes and dtypes of a kernel's outputs from those of its inputs, by the rules of its definition.
 
 `kernels/binding/signature.cpp` interprets the rules, for Python, MindSpore and CANN; this needs the built library.
 """

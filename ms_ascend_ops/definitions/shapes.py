@@ -1,4 +1,4 @@
-"""The grammar of symbolic shape rules, and their parser.
+"""Parses the grammar of symbolic shape rules.
 
 A rule is a blank-separated list of tokens, one definition of which serves Python, C++ and CANN:
 

@@ -1,4 +1,5 @@
-"""Shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)`, `torch.export` and ONNX have them.
+"""Infers shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)`, `torch.export` and ONNX
+have them.
 
 The rules are those of the definitions. `inference.infer_shapes` checks what is known; here the sizes that are not
 become expressions of the inputs' sizes. No size is compared, so no graph is tied to one: the kernel checks them all

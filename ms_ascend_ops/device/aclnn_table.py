@@ -1,4 +1,4 @@
-"""CANN's operators as data: what aclnn.txt says, read.
+"""Reads CANN's operators as data: what aclnn.txt says.
 
 Each line is a function of CANN, its arguments in the order of C, and behind `=` the function of this package that
 computes it, where its name does not follow:

@@ -1,4 +1,4 @@
-"""Predicted times on an emulated device: each stream has a clock, and what it ran goes into a trace.
+"""Predicts times on an emulated device: each stream has a clock, and what it ran goes into a trace.
 
 Kernels of this library take what the model of the chip (`ms_ascend_ops.profiler`) says of what they did. CANN's own
 operators, of which there is no kernel here, take what a roofline says (roofline.py), and copies what their bytes need.

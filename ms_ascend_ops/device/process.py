@@ -1,4 +1,4 @@
-"""The process of an emulated device: libascendcl (kernels/device/runtime) starts one for each device of a program.
+"""Runs the process of an emulated device: libascendcl (kernels/device/runtime) starts one for each device of a program.
 
 Kernels of this library run in C++ (kernels/device/engine); CANN's own operators are computed here, with NumPy. This
 process does not import MindSpore.

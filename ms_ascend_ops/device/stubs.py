@@ -1,4 +1,4 @@
-"""Functions that a client wants of CANN and the emulated device does not have: each says so when it is called.
+"""Makes stubs of functions that a client wants of CANN and the device does not have: each says so when it is called.
 
 A client (MindSpore's Ascend plugin, torch_npu) is linked with names of CANN's libraries, and asks for more of them by
 dlsym. Both are read from its files; what our libraries define is taken away; all other names become one small

@@ -1,4 +1,4 @@
-"""A language model as one file: the decoder as a MindIR, with tokenizer and chat template, in a bundle.
+"""Writes a language model as one file: the decoder as a MindIR, with tokenizer and chat template, in a bundle.
 
 A bundle of `export/files/bundle.py` with three more files, llm/config.json, llm/tokenizer.json and llm/template.jinja.
 The graph runs prompts and single tokens, on whatever this machine's `device_target` is.

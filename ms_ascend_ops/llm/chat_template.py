@@ -1,4 +1,4 @@
-"""Chat templates: from messages to the text that a model was trained on.
+"""Renders chat templates: from messages to the text that a model was trained on.
 
 A template comes with a checkpoint, so it is foreign code: it runs in Jinja2's sandbox, in a process of its own that has
 limits of memory and time (template_process.py).

@@ -1,4 +1,4 @@
-"""Tokenizer and chat template of a checkpoint."""
+"""Loads tokenizer and chat template of a checkpoint."""
 
 from __future__ import annotations
 

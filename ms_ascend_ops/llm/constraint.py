@@ -1,4 +1,4 @@
-"""Constrained decoding: which tokens may follow, by llguidance (`pip install 'ms_ascend_ops[structured]'`).
+"""Constrains decoding: which tokens may follow, by llguidance (`pip install 'ms_ascend_ops[structured]'`).
 
 Schemas come from strangers, so grammars are matched in a process for each request (constraint_process.py), which has
 limits of memory and time. It finds out what may follow a token while the network works on that token.

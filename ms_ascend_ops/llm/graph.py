@@ -1,4 +1,4 @@
-"""The decoder as a cell that can be exported: tokens in, logits out, weights and cache inside.
+"""Makes the decoder a cell that can be exported: tokens in, logits out, weights and cache inside.
 
 One graph takes prompts and single tokens: numbers of sequences and of tokens are left open. The cache is state of the
 graph, which `kv_cache_update` writes in place.

@@ -1,4 +1,4 @@
-"""A layer of a decoder, and the decoder of such layers. The only place that says what they compute.
+"""Defines a layer of a decoder, and the decoder of such layers. The only place that says what they compute.
 
 The functions are written over an interface of operators, `ops`, which decides what becomes of them:
 

@@ -1,4 +1,4 @@
-"""Linear layers, behind which the type of the weight can be exchanged."""
+"""Computes linear layers, behind which the type of the weight can be exchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model with all that it takes to use it: network, cache, tokenizer, chat template."""
+"""Holds a model with all that it takes to use it: network, cache, tokenizer, chat template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder (layer.py) with its weights, as it runs on a paged cache."""
+"""Runs a decoder (layer.py) with its weights on a paged cache."""
 
 from __future__ import annotations
 

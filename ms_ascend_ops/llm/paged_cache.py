@@ -1,4 +1,4 @@
-"""Who has which block of the cache, and which blocks hold a prefix that another sequence can use, too."""
+"""Tracks who has which block of the cache, and which blocks hold a prefix that another sequence can use, too."""
 
 from __future__ import annotations
 

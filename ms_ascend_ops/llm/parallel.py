@@ -1,4 +1,4 @@
-"""A network on several processes: which part of every layer each of them holds, and how parts are put together.
+"""Divides a network among several processes: which part of every layer each of them holds, and how parts are joined.
 
 Products whose outputs are features of their own are split by rows of the weight: queries, keys and values by heads,
 gate and up, and the last product by tokens of the vocabulary. Those that follow, of attention's output and down, are

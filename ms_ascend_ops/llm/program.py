@@ -1,4 +1,4 @@
-"""A network as a list of kernel launches on fixed memory.
+"""Records a network as a list of kernel launches on fixed memory.
 
 A network is Python that calls operators. Here it is called once for each shape, with a `Recorder` in the place of
 `ms_ascend_ops.ops`: what it calls is noted down, as a list that the kernel library launches by one call (a super

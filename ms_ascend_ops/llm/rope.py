@@ -1,4 +1,4 @@
-"""Tables of cosines and sines for rotary position embedding."""
+"""Makes tables of cosines and sines for rotary position embedding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From logits to a token."""
+"""Samples a token from logits."""
 
 from __future__ import annotations
 

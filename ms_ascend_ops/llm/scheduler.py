@@ -1,4 +1,4 @@
-"""Continuous batching: requests of any length join and leave, and share the steps of the network."""
+"""Batches continuously: requests of any length join and leave, and share the steps of the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder in operators of MindSpore alone, for measuring beside it: what one writes without this library.
+"""Runs the decoder in operators of MindSpore alone, for measuring beside it: what one writes without this library.
 
 As fast as these operators let it be: products for queries, keys and values, and for gate and up, are one each; heads
 that share keys are rows of one product; sizes of its two graphs are fixed; the cache is changed in place.

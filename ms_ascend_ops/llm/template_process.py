@@ -1,4 +1,4 @@
-"""The process in which chat templates run. It is started as a file, and imports nothing but Jinja2.
+"""Runs chat templates in a process that is started as a file, and imports nothing but Jinja2.
 
 A template is a program of a stranger: this process has a limit of memory and writes no files, and each request has a
 limit of processor time. Requests and answers are lines of JSON, as nothing else that comes from here can

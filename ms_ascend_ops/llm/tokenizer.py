@@ -1,4 +1,4 @@
-"""Text to tokens and back, by the `tokenizers` package."""
+"""Converts text to tokens and back, by the `tokenizers` package."""
 
 from __future__ import annotations
 

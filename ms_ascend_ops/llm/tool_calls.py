@@ -1,4 +1,5 @@
-"""Calls of tools in what a model says: in the form that its chat template has, told from what the template writes.
+"""Reads calls of tools in what a model says: in the form that its chat template has, told from what the
+template writes.
 
 A template is asked to write an answer with a call of a known name; what stands around the JSON of it is the form. Most
 models have one of `<tool_call>{...}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS][{...}]` (Mistral) and the bare object

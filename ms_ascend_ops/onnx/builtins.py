@@ -1,4 +1,4 @@
-"""Operators that are fused already, by ONNX or by ONNX Runtime, become those of this package.
+"""Replaces operators that are fused already, by ONNX or by ONNX Runtime, by those of this package.
 
 A row of `_RULES` says what one of their nodes is here; it raises `_LeftError` where this package has not the same. They
 are exact: both compute in float32 and round once.

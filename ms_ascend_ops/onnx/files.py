@@ -1,4 +1,4 @@
-"""Reading and writing ONNX files, which are input from outside."""
+"""Reads and writes ONNX files, which are input from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ONNX graph, read as those that the patterns of `export/matching` are looked for in.
+"""Reads an ONNX graph as those that the patterns of `export/matching` are looked for in.
 
 A row of `_READERS` says which of MindSpore's primitives a node of ONNX is, and how its arguments lie. What has no row
 stays a node that no pattern knows. Every value of the ONNX graph is a node here, with its name as the origin.

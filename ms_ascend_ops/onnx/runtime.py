@@ -1,4 +1,4 @@
-"""ONNX Runtime with the operators of this package: the library of custom operators, and runs of files."""
+"""Runs ONNX Runtime with the operators of this package: the library of custom operators, and runs of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators as ONNX knows them: a schema for each forward kernel, made of its definition.
+"""Describes the operators as ONNX knows them: a schema for each forward kernel, made of its definition.
 
 An input that a kernel changes in place is an output of the node, too, and the first one, as in CANN: ONNX has no
 memory that changes. Outputs behind the first one may be left out. Shapes and dtypes follow from the rules of the

@@ -1,4 +1,4 @@
-"""Putting the operators into an ONNX file: `optimize`."""
+"""Puts the operators into an ONNX file: `optimize`."""
 
 from __future__ import annotations
 

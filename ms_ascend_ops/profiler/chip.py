@@ -1,4 +1,4 @@
-"""The numbers of a chip: `ms_ascend_ops/profiler/chips/<name>.yaml`, checked."""
+"""Reads the numbers of a chip: `ms_ascend_ops/profiler/chips/<name>.yaml`, checked."""
 
 from __future__ import annotations
 

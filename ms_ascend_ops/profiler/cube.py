@@ -1,4 +1,4 @@
-"""A cube core in time: what becomes of the products that its two vector cores ask for.
+"""Simulates a cube core in time: what becomes of the products that its two vector cores ask for.
 
 Requests queue at the core, whose scalar unit takes one after the other. A product is cut into base blocks of its result
 (along m first, as IterateAll goes), a block into stages along k: what comes to L1 at once, of A and of B. Loads to L1

@@ -1,4 +1,4 @@
-"""From what a user says (an operator, a shape, a dtype) to a launch in the traced library."""
+"""Makes a launch in the traced library of what a user says (an operator, a shape, a dtype)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector core's trace as instructions of its pipes: how long each takes, and what it waits for.
+"""Reads a vector core's trace as instructions of its pipes: how long each takes, and what it waits for.
 
 The scalar unit (S) goes through the program in order. A call for another pipe costs it a few cycles and goes into that
 pipe's queue; each pipe takes its queue in order. S itself waits only for what it reads, a barrier of all pipes, and

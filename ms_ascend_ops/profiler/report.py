@@ -1,4 +1,4 @@
-"""Predictions as text."""
+"""Writes predictions as text."""
 
 from __future__ import annotations
 

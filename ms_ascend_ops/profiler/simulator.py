@@ -1,4 +1,4 @@
-"""The pipes of all cores in time.
+"""Simulates the pipes of all cores in time.
 
 Vector and scalar instructions take a time known beforehand, so their begin and end follow as soon as that of what they
 wait for is known. Copies share the bandwidth of HBM and of L2: at any time it is divided evenly among the running

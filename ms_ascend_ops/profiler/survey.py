@@ -1,4 +1,4 @@
-"""Every operator at the shapes of language and diffusion models, forward and gradient, in every dtype."""
+"""Predicts every operator at the shapes of language and diffusion models, forward and gradient, in every dtype."""
 
 from __future__ import annotations
 

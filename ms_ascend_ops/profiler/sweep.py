@@ -1,4 +1,4 @@
-"""Other tilings of a kernel: which of them the model finds fastest.
+"""Tries other tilings of a kernel: which of them the model finds fastest.
 
 A tiling is changed from outside, without touching the kernel: the platform that its tiling function is told (cores,
 bytes of the Unified Buffer), the number of buffers in its queues, or a field of its tiling data. The kernel runs with

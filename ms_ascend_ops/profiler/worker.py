@@ -1,4 +1,4 @@
-"""A process that runs kernels in the traced library. record.py starts it; a kernel that ends it ends only itself.
+"""Runs kernels in the traced library in a process that record.py starts; a kernel that ends it ends only itself.
 
     python -m ms_ascend_ops.profiler.worker LIBRARY
 

@@ -1,4 +1,4 @@
-"""The FastAPI application: the same under uvicorn, Ray Serve and in tests."""
+"""Builds the FastAPI application: the same under uvicorn, Ray Serve and in tests."""
 
 from __future__ import annotations
 

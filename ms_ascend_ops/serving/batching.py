@@ -1,4 +1,4 @@
-"""A queue of requests for a network, and the thread that runs them, several at once where they fit together."""
+"""Queues requests for a network, and runs them in a thread, several at once where they fit together."""
 
 from __future__ import annotations
 

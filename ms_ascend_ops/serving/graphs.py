@@ -1,4 +1,4 @@
-"""Networks of MindIRs and bundles.
+"""Runs networks of MindIRs and bundles.
 
 MindSpore is not made for several threads: two that compile or run graphs at the same time fail. So one lock is around
 all that is MindSpore's. And a graph that raised once raises for ever: it is loaded again.

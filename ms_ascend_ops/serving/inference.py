@@ -1,4 +1,5 @@
-"""The Open Inference Protocol over HTTP (`/v2/...`): JSON, the binary tensor extension, the repository extension.
+"""Implements the Open Inference Protocol over HTTP (`/v2/...`): JSON, the binary tensor extension, the
+repository extension.
 
 Source: https://github.com/kserve/open-inference-protocol, and the extensions that Triton's documentation describes.
 """

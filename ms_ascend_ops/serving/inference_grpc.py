@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over gRPC: `inference.GRPCInferenceService`, with the repository extension."""
+"""Implements the Open Inference Protocol over gRPC: `inference.GRPCInferenceService`, with the repository extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language model and the thread that works on its requests, all of them together (continuous batching)."""
+"""Runs a language model in a thread that works on its requests, all of them together (continuous batching)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts and times of the server, for Prometheus: `GET /metrics`."""
+"""Counts and times the server's work for Prometheus: `GET /metrics`."""
 
 from __future__ import annotations
 

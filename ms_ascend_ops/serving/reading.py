@@ -1,4 +1,4 @@
-"""Requests as bytes to what they say. Nothing here knows the server: large ones are read in another process."""
+"""Reads requests from bytes. Nothing here knows the server: large ones are read in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests over gRPC as bytes to what they say, as reading.py has it for HTTP."""
+"""Reads requests over gRPC from bytes, as reading.py does for HTTP."""
 
 from __future__ import annotations
 

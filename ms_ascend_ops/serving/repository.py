@@ -1,4 +1,4 @@
-"""The folder with the models of a server. Nothing outside of it is ever read on behalf of a request.
+"""Manages the folder with the models of a server. Nothing outside of it is ever read on behalf of a request.
 
 models/
   classifier/             a model; its name is that of the folder

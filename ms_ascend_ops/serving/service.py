@@ -1,4 +1,4 @@
-"""The models of a server: loaded, unloaded, chosen for a request. Knows nothing of HTTP and gRPC."""
+"""Loads, unloads and chooses the models of a server. Knows nothing of HTTP and gRPC."""
 
 from __future__ import annotations
 

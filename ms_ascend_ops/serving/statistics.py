@@ -1,4 +1,4 @@
-"""Statistics and configurations of models, as Triton's extensions have them.
+"""Writes statistics and configurations of models, as Triton's extensions have them.
 
 Source: https://github.com/triton-inference-server/server (docs/protocol: extension_statistics.md,
 extension_model_configuration.md).

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: datatypes, JSON and bytes, to arrays and back.
+"""Converts tensors of the Open Inference Protocol: datatypes, JSON and bytes, to arrays and back.
 
 bfloat16, which NumPy does not have, is an array of uint16 here.
 """

@@ -1,4 +1,7 @@
-"""Pages for people: `/` with the models, figures and a conversation, `/docs` with the API. Plain files beside this."""
+"""Serves pages for people: `/` with the models, figures and a conversation, `/docs` with the API.
+
+Plain files beside this.
+"""
 
 from __future__ import annotations
 

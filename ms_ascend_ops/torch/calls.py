@@ -1,4 +1,6 @@
-"""Python functions of an operator that try the kernel first, past PyTorch's dispatcher, and go to it otherwise."""
+"""Makes Python functions of an operator that try the kernel first, past PyTorch's dispatcher, and go to it
+otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators as functions of PyTorch's tensors, with the names and arguments of `ms_ascend_ops.ops`.
+"""Provides the operators as functions of PyTorch's tensors, with the names and arguments of `ms_ascend_ops.ops`.
 
 Those whose arguments are the inputs and attributes of the definition are made of it. A call takes one of two paths:
 past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see it; otherwise the operator in

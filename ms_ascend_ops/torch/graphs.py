@@ -1,4 +1,4 @@
-"""The graphs of `torch.compile`, read as those that the patterns of `export/matching` are looked for in.
+"""Reads the graphs of `torch.compile` as those that the patterns of `export/matching` are looked for in.
 
 `export/graphs/torch_functions.py` says which of MindSpore's primitives a function or method of PyTorch is.
 """

@@ -1,4 +1,5 @@
-"""Layers without state, for `kernelize` of Hugging Face's `kernels`: it puts their `forward` into layers of a network.
+"""Provides layers without state, for `kernelize` of Hugging Face's `kernels`: it puts their `forward` into a
+network's layers.
 
 They read the weights of the layer that they stand in, under the names that `transformers` gives them. Each is named as
 the kernels of the Hub are.

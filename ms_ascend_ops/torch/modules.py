@@ -1,4 +1,4 @@
-"""Layers for PyTorch. Those that PyTorch has, too, are subclasses with its arguments and parameter names."""
+"""Provides layers for PyTorch. Those that PyTorch has, too, are subclasses with its arguments and parameter names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators on tensors of torch_npu, through the aclnn functions of the CANN package (`ms_ascend_ops.aclnn`).
+"""Runs operators on tensors of torch_npu, through the aclnn functions of the CANN package (`ms_ascend_ops.aclnn`).
 
 Of torch_npu is used: the device and its memory through PyTorch, the name of the chip, the layout of a tensor, and the
 current stream. It has run on the emulated device (tests/torch_npu), not on an NPU.

@@ -1,4 +1,4 @@
-"""Putting the operators into a network in place of what it computes: `optimize`."""
+"""Puts the operators into a network in place of what it computes: `optimize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""block_sparse_matmul of blocks by chance; stock operators make the dense matrix, PyTorch has one of blocks."""
+"""Samples block_sparse_matmul of blocks by chance; stock operators make the dense matrix, PyTorch has one of blocks."""
 
 from __future__ import annotations
 

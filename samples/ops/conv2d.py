@@ -1,5 +1,5 @@
-"""conv2d as networks have it: ResNet-50, ConvNeXt-T, MobileNetV3-Large and a U-Net for diffusion, with and without an
-activation.
+"""Samples conv2d as networks have it: ResNet-50, ConvNeXt-T, MobileNetV3-Large and a U-Net for diffusion, with
+and without an activation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""conv2d_batch_norm as ResNet-50 and MobileNetV3-Large have it, with and without an activation."""
+"""Samples conv2d_batch_norm as ResNet-50 and MobileNetV3-Large have it, with and without an activation."""
 
 from __future__ import annotations
 

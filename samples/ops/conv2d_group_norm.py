@@ -1,5 +1,5 @@
-"""conv2d_group_norm as a residual block of a U-Net has it: 3 x 3 with padding, with the time embedding and SiLU, and
-what a block ends with: a residual and no activation.
+"""Samples conv2d_group_norm as a residual block of a U-Net has it: 3 x 3 with padding, with the time embedding
+and SiLU, and what a block ends with: a residual and no activation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""dynamic_quant of one token and of a prompt."""
+"""Samples dynamic_quant of one token and of a prompt."""
 
 from __future__ import annotations
 

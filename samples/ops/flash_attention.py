@@ -1,4 +1,4 @@
-"""flash_attention: a prompt, causal; one token after many; heads that share keys."""
+"""Samples flash_attention: a prompt, causal; one token after many; heads that share keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""flash_attention_varlen: prompts of different lengths, packed, causal and not; stock operators mask all of them."""
+"""Samples flash_attention_varlen: prompts of different lengths, packed, causal and not.
+
+Stock operators mask all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""grouped_matmul of tokens sorted by expert; stock operators take expert by expert."""
+"""Samples grouped_matmul of tokens sorted by expert; stock operators take expert by expert."""
 
 from __future__ import annotations
 

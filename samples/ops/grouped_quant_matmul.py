@@ -1,4 +1,4 @@
-"""grouped_quant_matmul of tokens sorted by expert; stock operators take expert by expert, in float32."""
+"""Samples grouped_quant_matmul of tokens sorted by expert; stock operators take expert by expert, in float32."""
 
 from __future__ import annotations
 

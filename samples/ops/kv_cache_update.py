@@ -1,4 +1,4 @@
-"""kv_cache_update and kv_cache_append: new tokens of every sequence go to its end, in place."""
+"""Samples kv_cache_update and kv_cache_append: new tokens of every sequence go to its end, in place."""
 
 from __future__ import annotations
 

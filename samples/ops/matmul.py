@@ -1,4 +1,7 @@
-"""matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token; with bias and activation."""
+"""Samples matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token.
+
+With bias and activation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""moe_gating_top_k of routers: Mixtral's, Qwen3-MoE's, and DeepSeek-V3's with groups."""
+"""Samples moe_gating_top_k of routers: Mixtral's, Qwen3-MoE's, and DeepSeek-V3's with groups."""
 
 from __future__ import annotations
 

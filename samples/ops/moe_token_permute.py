@@ -1,4 +1,4 @@
-"""moe_token_permute of hidden states to their experts."""
+"""Samples moe_token_permute of hidden states to their experts."""
 
 from __future__ import annotations
 

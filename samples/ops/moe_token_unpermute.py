@@ -1,4 +1,4 @@
-"""moe_token_unpermute of the rows of experts, by weight."""
+"""Samples moe_token_unpermute of the rows of experts, by weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""qkv_rotary_embedding of 32 query heads and 8 of keys and values, and what a network writes behind its products."""
+"""Samples qkv_rotary_embedding of 32 query heads and 8 of keys and values, and what a network writes behind its
+products.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""quant_matmul of one token and of a prompt."""
+"""Samples quant_matmul of one token and of a prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""sliced_sparse_matmul of values by chance and a few rows; stock operators make the dense matrix, PyTorch has rows."""
+"""Samples sliced_sparse_matmul of values by chance and a few rows.
+
+Stock operators make the dense matrix, PyTorch has rows.
+"""
 
 from __future__ import annotations
 

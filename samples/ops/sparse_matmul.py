@@ -1,4 +1,4 @@
-"""sparse_matmul of a pattern by chance; stock operators make the dense matrix, PyTorch has one by rows."""
+"""Samples sparse_matmul of a pattern by chance; stock operators make the dense matrix, PyTorch has one by rows."""
 
 from __future__ import annotations
 

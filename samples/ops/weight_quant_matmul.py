@@ -1,4 +1,4 @@
-"""weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt; and with SiLU behind."""
+"""Samples weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt; and with SiLU behind."""
 
 from __future__ import annotations
 

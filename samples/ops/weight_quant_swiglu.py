@@ -1,4 +1,4 @@
-"""weight_quant_swiglu in 4 and 8 bits by groups of 32: gate and up of one token, and of a prompt."""
+"""Samples weight_quant_swiglu in 4 and 8 bits by groups of 32: gate and up of one token, and of a prompt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Functions of `mindspore.mint` that have no kernel on a CPU, by stock ones: what mindone uses in its Llama and in its
-UNet2DModel and UNet2DConditionModel.
+"""Replaces functions of `mindspore.mint` that have no kernel on a CPU by stock ones: what mindone uses in its
+Llama and in its UNet2DModel and UNet2DConditionModel.
 
 Both variants of a network get the same ones. Everything about them is in this file.
 """

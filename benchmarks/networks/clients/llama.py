@@ -1,4 +1,4 @@
-"""The decoder of examples/llama.py: prefill, decoding with a key/value cache, training."""
+"""Builds the decoder of examples/llama.py: prefill, decoding with a key/value cache, training."""
 
 from __future__ import annotations
 

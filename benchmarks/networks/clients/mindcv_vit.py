@@ -1,4 +1,4 @@
-"""The Vision Transformer of mindcv."""
+"""Builds the Vision Transformer of mindcv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama of mindone.transformers: prefill, one token, training."""
+"""Builds Llama of mindone.transformers: prefill, one token, training."""
 
 from __future__ import annotations
 

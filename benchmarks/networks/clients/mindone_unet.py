@@ -1,4 +1,4 @@
-"""UNet2DModel of mindone.diffusers, one of its residual blocks, and what of that is GroupNorm + SiLU."""
+"""Builds UNet2DModel of mindone.diffusers, one of its residual blocks, and what of that is GroupNorm + SiLU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llm finetune`: trains a model further."""
+"""Defines `llm finetune`, which trains a model further."""
 
 from __future__ import annotations
 

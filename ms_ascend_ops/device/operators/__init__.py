@@ -1,4 +1,4 @@
-"""CANN's own operators on the emulated device, computed with NumPy: a function for each row of ../aclnn.txt.
+"""Computes CANN's own operators on the emulated device with NumPy: a function for each row of ../aclnn.txt.
 
 The device process calls `run` for each call that is no kernel of a package.
 """

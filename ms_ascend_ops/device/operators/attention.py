@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings, by what CANN's documentation says of layouts and sparse modes."""
+"""Computes attention and rotary embeddings, by what CANN's documentation says of layouts and sparse modes."""
 
 from __future__ import annotations
 

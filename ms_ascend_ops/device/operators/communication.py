@@ -1,4 +1,4 @@
-"""HCCL between emulated devices: the process of a device talks with those of the other ranks by local sockets.
+"""Connects emulated devices by HCCL: the process of a device talks with those of the other ranks by local sockets.
 
 Ranks may be devices of one program or of several on this machine. Each connection has a thread that reads whatever
 comes, so that sending never waits for the other side's program. A rank that ends closes its connections: whoever waits

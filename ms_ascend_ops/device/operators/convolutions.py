@@ -1,4 +1,4 @@
-"""Convolutions of one to three dimensions: for each place of the window a product, summed in float32."""
+"""Computes convolutions of one to three dimensions: for each position of the window a product, summed in float32."""
 
 from __future__ import annotations
 

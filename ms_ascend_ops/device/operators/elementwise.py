@@ -1,4 +1,4 @@
-"""Operators whose elements do not meet each other, and their gradients."""
+"""Computes element-wise operators, and their gradients."""
 
 from __future__ import annotations
 

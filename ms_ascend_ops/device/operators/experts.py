@@ -1,4 +1,4 @@
-"""Mixtures of experts, and gated activations."""
+"""Computes mixtures of experts, and gated activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Operators by their names of the graph engine (aclopCompileAndExecute): tensors by position, attributes by name.
+"""Computes operators by their names of the graph engine (aclopCompileAndExecute): tensors by position,
+attributes by name.
 
 MindSpore calls those for primitives that have no aclnn function.
 """

@@ -1,4 +1,4 @@
-"""Layers and losses by the names of the graph engine: see graph_engine.py."""
+"""Computes layers and losses by the names of the graph engine: see graph_engine.py."""
 
 from __future__ import annotations
 

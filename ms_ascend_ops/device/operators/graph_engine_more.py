@@ -1,4 +1,6 @@
-"""Gradients of element-wise operators, and smaller operators, by the names of the graph engine: see graph_engine.py."""
+"""Computes gradients of element-wise operators, and smaller operators, by the names of the graph engine: see
+graph_engine.py.
+"""
 
 from __future__ import annotations
 

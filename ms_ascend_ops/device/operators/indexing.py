@@ -1,4 +1,4 @@
-"""Operators that read or write at places that a tensor tells."""
+"""Computes operators that read or write at places that a tensor tells."""
 
 from __future__ import annotations
 

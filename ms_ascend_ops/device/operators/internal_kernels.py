@@ -1,4 +1,4 @@
-"""MindSpore's own fused kernels for inference, by the parameters of their headers: see ../internal_kernels.py.
+"""Computes MindSpore's own fused kernels for inference, by the parameters of their headers: see ../internal_kernels.py.
 
 Each computes what MindSpore's graph passes replace by it, or what MindSpore documents of the primitives
 `PagedAttention`, `ReshapeAndCache` and `FlashAttentionScore`.

@@ -1,4 +1,6 @@
-"""Operators on lists of tensors, as optimizers of PyTorch call them, and the loss scale of its mixed precision."""
+"""Computes operators on lists of tensors, as optimizers of PyTorch call them, and the loss scale of its mixed
+precision.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses and their gradients. Reduction 0: none, 1: mean, 2: sum."""
+"""Computes losses and their gradients. Reduction 0: none, 1: mean, 2: sum."""
 
 from __future__ import annotations
 

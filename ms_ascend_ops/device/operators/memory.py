@@ -1,4 +1,4 @@
-"""Tensors of a call as NumPy arrays: views of device memory, which this process has mapped at the same addresses.
+"""Maps tensors of a call to NumPy arrays: views of device memory, which this process has mapped at the same addresses.
 
 Floats of 16 bits are computed as float32, int4 as int8. What was computed is rounded once, to the nearest even, when it
 is written.

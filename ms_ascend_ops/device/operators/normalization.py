@@ -1,4 +1,4 @@
-"""Normalizations and their gradients; means and variances in float32."""
+"""Computes normalizations and their gradients; means and variances in float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poolings of two and three dimensions, and of adaptive sizes: for each output what it sees of the input."""
+"""Computes pooling of two and three dimensions, and of adaptive sizes: for each output what it sees of the input."""
 
 from __future__ import annotations
 

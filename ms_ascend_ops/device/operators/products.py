@@ -1,4 +1,4 @@
-"""Products of matrices, accumulated in float32 (floats of 16 bits come as float32)."""
+"""Computes products of matrices, accumulated in float32 (floats of 16 bits come as float32)."""
 
 from __future__ import annotations
 

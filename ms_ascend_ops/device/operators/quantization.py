@@ -1,4 +1,4 @@
-"""Products of integers, and what makes integers of floats."""
+"""Computes products of integers, and makes integers of floats."""
 
 from __future__ import annotations
 

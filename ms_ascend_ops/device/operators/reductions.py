@@ -1,4 +1,4 @@
-"""Sums, extremes, orders and what is made of them. Floats are summed in float32 at least."""
+"""Computes sums, extremes, orders and what is made of them. Floats are summed in float32 at least."""
 
 from __future__ import annotations
 

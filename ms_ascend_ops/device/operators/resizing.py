@@ -1,4 +1,4 @@
-"""Images in other sizes: as the product with a matrix of weights along each axis, and its transpose as the gradient."""
+"""Resizes images: a product with a matrix of weights along each axis, and its transpose as the gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move elements, or make tensors of a given form."""
+"""Computes operators that move elements, or make tensors of a given form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that NumPy lacks, to the accuracy of float64 or nearly so."""
+"""Computes functions that NumPy lacks, to the accuracy of float64 or nearly so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of optimizers: new values of what they change in place, in the order of the arguments."""
+"""Computes steps of optimizers: new values of what they change in place, in the order of the arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The container format GGUF: keys with values, and tensors, read where they lie.
+"""Reads the container format GGUF where it lies: keys with values, and tensors.
 
 The layout is that of llama.cpp's description of GGUF, versions 2 and 3, little endian.
 """

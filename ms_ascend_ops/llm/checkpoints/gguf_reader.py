@@ -1,4 +1,4 @@
-"""A GGUF file as a checkpoint: its keys as a configuration, its tensors under the names of Hugging Face."""
+"""Reads a GGUF file as a checkpoint: its keys as a configuration, its tensors under the names of Hugging Face."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tokens of a GGUF file that mean something: begin, end, and those at which generation stops, by llama.cpp's rules."""
+"""Reads tokens of a GGUF file that mean something: begin, end, and those at which generation stops, by
+llama.cpp's rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file holds: vocabulary, merges or scores, and a name for how text is cut first."""
+"""Makes the tokenizer that a GGUF file holds: vocabulary, merges or scores, and a name for how text is cut first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of tensors in GGUF files: which of them are integers with a scale, and a minimum, for groups of a row.
+"""Reads types of tensors in GGUF files: which of them are integers with a scale, and a minimum, for groups of a row.
 
 Sizes and names of types, and numbers of those that are no such integers, come from the package gguf. Blocks have 32
 elements, those of the types with K 256, in which groups of 32 or 16 have a scale of few bits beside that of the block.

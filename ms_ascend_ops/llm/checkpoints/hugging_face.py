@@ -1,4 +1,4 @@
-"""A directory with config.json, tokenizer.json and safetensors, as Hugging Face's Hub has them."""
+"""Reads a directory with config.json, tokenizer.json and safetensors, as Hugging Face's Hub has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.json of a directory of Hugging Face's as a configuration, with the defaults of transformers."""
+"""Reads config.json of a directory of Hugging Face's as a configuration, with the defaults of transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizer and chat template of a directory of Hugging Face's, by the rules of transformers."""
+"""Reads tokenizer and chat template of a directory of Hugging Face's, by the rules of transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of JSON beside the weights."""
+"""Reads files of JSON beside the weights."""
 
 from __future__ import annotations
 

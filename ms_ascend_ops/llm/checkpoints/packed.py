@@ -1,4 +1,4 @@
-"""Matrices that a directory of safetensors holds as several tensors: integers in words, scales, zero points.
+"""Reads matrices that a directory of safetensors holds as several tensors: integers in words, scales, zero points.
 
 The layouts are those of AutoAWQ (GEMM), of AutoGPTQ and GPTQModel, of compressed-tensors, and that of `llm convert`.
 Each becomes a `QuantizedMatrix`, or floats where the groups of a matrix are not runs of its columns.

@@ -1,4 +1,4 @@
-"""A matrix whose elements are small integers with a scale, and a minimum or zero point, for each group of a row."""
+"""Holds a matrix of small integers with a scale, and a minimum or zero point, for each group of a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of safetensors, read where they lie, and written tensor by tensor."""
+"""Reads files of safetensors where they lie, and writes them tensor by tensor."""
 
 from __future__ import annotations
 

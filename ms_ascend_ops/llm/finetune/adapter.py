@@ -1,4 +1,4 @@
-"""Adapters of the kind LoRA as files, in the layout of Hugging Face's PEFT.
+"""Reads and writes adapters of the kind LoRA as files, in the layout of Hugging Face's PEFT.
 
 W' = W + (alpha / rank) B A, with A of shape (rank, columns) and B of shape (rows, rank).
 

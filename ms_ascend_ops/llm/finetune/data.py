@@ -1,4 +1,4 @@
-"""Examples to learn from: tokens, and which of them are to be predicted."""
+"""Prepares examples to learn from: tokens, and which of them are to be predicted."""
 
 from __future__ import annotations
 

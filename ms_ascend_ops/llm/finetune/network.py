@@ -1,4 +1,4 @@
-"""The decoder with gradients: of all weights, or of LoRA's factors beside weights that stay as they are."""
+"""Computes the decoder with gradients: of all weights, or of LoRA's factors beside weights that stay as they are."""
 
 from __future__ import annotations
 

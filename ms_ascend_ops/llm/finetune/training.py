@@ -1,4 +1,4 @@
-"""Steps of training, on one process or, with the batch divided, on several of msrun."""
+"""Runs steps of training, on one process or, with the batch divided, on several of msrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to one with fewer bytes."""
+"""Makes a checkpoint with fewer bytes from another."""
 
 from __future__ import annotations
 

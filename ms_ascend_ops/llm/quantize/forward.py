@@ -1,4 +1,4 @@
-"""A network layer by layer, on windows of tokens, with what its linear layers see."""
+"""Runs a network layer by layer, on windows of tokens, and shows what its linear layers see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A type for each unit of a network: as few bytes as a bound on the divergence of its predictions allows.
+"""Chooses a type for each unit of a network: as few bytes as a bound on the divergence of its predictions allows.
 
 What rounding one unit does is measured: its int4 form stands in the network while the text runs from there to the end.
 The divergence goes with the square of a small change, so for the other types it is that figure times the ratio of the

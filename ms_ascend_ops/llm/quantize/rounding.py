@@ -1,4 +1,4 @@
-"""A matrix in another type, rounded to the nearest numbers of it."""
+"""Rounds a matrix to another type, to the nearest numbers of it."""
 
 from __future__ import annotations
 

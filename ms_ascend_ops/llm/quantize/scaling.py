@@ -1,4 +1,4 @@
-"""Factors between layers, under which a network stays the same and its matrices are easier to round.
+"""Moves factors between layers, under which a network stays the same and its matrices are easier to round.
 
 A column of a matrix that meets large activations matters more than the others. It is multiplied by a factor, which
 leaves it a larger share of its group's numbers, and what makes the activations is divided by the same: a norm's weight,

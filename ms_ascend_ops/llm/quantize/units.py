@@ -1,4 +1,4 @@
-"""The parts of a network that have one type each, and a checkpoint that has them in other types."""
+"""Finds the parts of a network that have one type each, and makes a checkpoint that has them in other types."""
 
 from __future__ import annotations
 

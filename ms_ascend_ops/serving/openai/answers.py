@@ -1,4 +1,4 @@
-"""Answers: whole, or as a stream of server-sent events."""
+"""Forms answers: whole, or as a stream of server-sent events."""
 
 from __future__ import annotations
 

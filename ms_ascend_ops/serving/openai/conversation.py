@@ -1,4 +1,4 @@
-"""The messages of a conversation, its tools, and the form that its answer must have."""
+"""Reads the messages of a conversation, its tools, and the form that its answer must have."""
 
 from __future__ import annotations
 

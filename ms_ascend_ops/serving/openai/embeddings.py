@@ -1,4 +1,4 @@
-"""`/v1/embeddings`: a text as a vector."""
+"""Implements `/v1/embeddings`: a text as a vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of requests, checked: what is wrong is said with the name of the field."""
+"""Reads and checks the fields of requests: what is wrong is said with the name of the field."""
 
 from __future__ import annotations
 

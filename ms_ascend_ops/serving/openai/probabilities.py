@@ -1,4 +1,4 @@
-"""Log probabilities as the two APIs have them."""
+"""Writes log probabilities as the two APIs have them."""
 
 from __future__ import annotations
 

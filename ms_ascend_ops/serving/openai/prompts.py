@@ -1,4 +1,4 @@
-"""Prompts to requests of a language model, and what they cost."""
+"""Makes requests of a language model of prompts, and counts what they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes: models, completions of texts, conversations, embeddings."""
+"""Defines the routes: models, completions of texts, conversations, embeddings."""
 
 from __future__ import annotations
 
