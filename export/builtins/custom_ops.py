@@ -368,7 +368,7 @@ def custom_ops_stand_in() -> Iterator[None]:
     vars(module).update({function.__name__: function for function in _FUNCTIONS})
 
     def missing(name: str) -> Any:
-        raise AttributeError(f"{NAME}.{name} has no stand-in on a CPU. There are {', '.join(CUSTOM_OPS)}")
+        raise AttributeError(f"{NAME}.{name} has no shim on a CPU. There are {', '.join(CUSTOM_OPS)}")
 
     module.__getattr__ = missing  # type: ignore[method-assign]
     sys.modules[NAME] = module

@@ -146,7 +146,7 @@ _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None]
 
 _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
-# A stand-in computes a primitive that has no kernel here.
+# A shim computes a primitive that has no kernel here.
 BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
 BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
@@ -165,7 +165,7 @@ def cpu_builtins() -> Iterator[None]:
     changes.
 
     Raises:
-        RuntimeError: something within the block used a primitive that has no kernel here and no stand-in: it is named,
+        RuntimeError: something within the block used a primitive that has no kernel here and no shim: it is named,
             with the line that called it and what there is.
     """
     if ms.get_context("device_target") != "CPU":
@@ -180,8 +180,8 @@ def cpu_builtins() -> Iterator[None]:
                 raise
             there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
             raise MissingOperatorError(
-                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error, name)}. "
-                f"There are stand-ins for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
+                f"cpu_builtins: {name} has no kernel on a CPU and no shim, called at {_caller(error, name)}. "
+                f"There are shims for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
             ) from error
 
 
@@ -196,7 +196,7 @@ def _without_kernel(message: str) -> str:
 
 _NO_KERNEL = re.compile(
     r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered|user defined function path '(\w+)' is illegal"
-    r"|ms_custom_ops\.(?P<custom>\w+) has no stand-in|cannot import name '(?P<imported>\w+)' from 'ms_custom_ops'"
+    r"|ms_custom_ops\.(?P<custom>\w+) has no shim|cannot import name '(?P<imported>\w+)' from 'ms_custom_ops'"
 )
 
 

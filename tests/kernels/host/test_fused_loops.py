@@ -440,7 +440,7 @@ def shifted(call, further):
 
 @pytest.fixture
 def _streaming():
-    """Every launch is so large that its outputs are stored past the caches."""
+    """Every launch is so large that its outputs are stored bypassing the caches."""
     host_calls().set_non_temporal_bytes(1)
     yield
     host_calls().set_non_temporal_bytes(0)
@@ -486,8 +486,8 @@ def test_turning_heads_is_one_loop(compiler, narrow, positions, heads, dim):
     assert (dim in found) == writes_loops()
 
 
-def assert_same_past_the_caches(calls):
-    """The CPU would not write past the caches where an address is no multiple of 16."""
+def assert_same_with_non_temporal_stores(calls):
+    """The CPU would not store non-temporally where an address is no multiple of 16."""
     listening = Listening(host_calls())
     for further in (0, 4, 16):
         assert_same_when_compiled(listening, [shifted(call, further) for call in calls], [FLOATS])
@@ -495,15 +495,15 @@ def assert_same_past_the_caches(calls):
 
 
 @pytest.mark.usefixtures("_streaming")
-def test_random_tiles_past_the_caches(draws):
-    streams = sum(assert_same_past_the_caches(draw_tiles(random.Random(3000 + i))) for i in draws(20))
+def test_random_tiles_with_non_temporal_stores(draws):
+    streams = sum(assert_same_with_non_temporal_stores(draw_tiles(random.Random(3000 + i))) for i in draws(20))
     assert (streams > 0) == writes_loops()
 
 
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
-def test_rows_past_the_caches(narrow):
-    assert (assert_same_past_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
+def test_rows_with_non_temporal_stores(narrow):
+    assert (assert_same_with_non_temporal_stores(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
 
 
 @pytest.mark.usefixtures("_loops")
@@ -529,7 +529,7 @@ def test_a_loop_asks_for_what_it_will_get_to(narrow):
 
 
 @pytest.mark.usefixtures("_loops", "_streaming")
-def test_what_goes_past_the_caches_is_not_asked_for():
+def test_what_goes_with_non_temporal_stores_is_not_asked_for():
     calls = [load(0, 0, 4096), *(("unary", "Abs", "float32", SLOT * i, 0, 1024) for i in (1, 2)), store(16384, 2, 4096)]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
@@ -589,7 +589,7 @@ def test_what_is_stored_and_read_later(narrow):
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 @pytest.mark.parametrize("count", [1536, 1700, 2048])
-def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
+def test_long_loops_with_non_temporal_stores_begin_at_a_line(count, narrow):
     """They go over some elements twice, but not where they overwrite what they have read."""
     width = 4 if narrow is None else 2
     calls = [load(0, 0, 4 * count), load(1, 8192, 4 * count)]
@@ -613,7 +613,7 @@ def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
     [(4096, 4096, 0, True), (4096, 4096, 16, False), (4096, 0, 16, True), (512, 512, 16, True)],
     ids=["whole lines", "shared lines", "one behind the other", "short"],
 )
-def test_rows_apart_past_the_caches(row_bytes, gap, further, streams):
+def test_rows_apart_with_non_temporal_stores(row_bytes, gap, further, streams):
     """Pieces of rows that end within lines stay in the caches: such a line would go past them in two parts."""
     rows = 8192 // row_bytes
     count = rows * row_bytes // 4
@@ -631,7 +631,7 @@ def test_rows_apart_past_the_caches(row_bytes, gap, further, streams):
 
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "bfloat16"])
-def test_blocks_in_long_loops_past_the_caches(compiler, narrow):
+def test_blocks_in_long_loops_with_non_temporal_stores(compiler, narrow):
     """A DataBlock begins anew with every eighth element, wherever turns begin."""
     count, width = 2000, 4 if narrow is None else 2
     calls = [load(0, 0, 4 * count), *with_block("Sub", 2 * SLOT, 0, count, first=False)]
