@@ -18,9 +18,9 @@ from rich.table import Table
 __all__ = ["Pair", "against_peers", "changes", "changes_table", "differences", "means", "read"]
 
 OURS = ("library", "mindspore", "pynative")
-# Each of ours has to be as fast as the best of these others, which are called as it is.
+# Each of ours must be at least as fast as the best of these others, which are called the same way.
 RIVALS = {"mindspore": ("stock",), "library": ("torch", "torch_compile", "onnx", "scipy")}
-# Below this a case measures the cost of a call, not that of the work.
+# A smaller case measures the cost of a call rather than of the work.
 LEAST_BYTES = 2**20
 
 

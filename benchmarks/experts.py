@@ -22,7 +22,7 @@ from mindspore import Tensor, nn, ops
 
 from ms_ascend_ops import MoEFeedForward, set_num_threads
 
-# Tokens, elements of a token, elements between the products of an expert, experts, experts of a token.
+# Tokens, hidden size, expert's intermediate size, experts, experts per token.
 SHAPES = ((1, 512, 1024, 8, 2), (16, 512, 1024, 8, 2), (256, 512, 1024, 8, 2), (256, 512, 256, 64, 8))
 
 

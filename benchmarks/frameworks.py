@@ -23,7 +23,7 @@ from typing import Any
 import click
 import numpy as np
 
-# A call of a variant, whose results are NumPy's.
+# Calls a variant and returns its results as NumPy arrays.
 Call = Callable[[], Any]
 
 

@@ -12,7 +12,7 @@ from mindspore import ops as stock
 
 __all__ = ["given_back", "is_block", "read_block"]
 
-# How networks call the three products of an expert: gate, up, down.
+# Names that networks give the three products of an expert: gate, up, down.
 _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
 _PARTS = ("gate_weight", "up_weight", "down_weight")
 # How they call what `ops.moe_gating_top_k` has, in the block or in its router.

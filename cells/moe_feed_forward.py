@@ -70,7 +70,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
     Source: Jiang et al., Mixtral of Experts, 2024.
     """
 
-    # By how much half of the tokens may differ from a block's at most, of 16 bits and of float32.
+    # Largest allowed difference from a block, for half of the tokens, by 16-bit dtypes and float32.
     close = (5e-2, 1e-3)
 
     def __init__(
@@ -267,7 +267,7 @@ def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
     block.set_train(training)
     y = (theirs[0] if isinstance(theirs, tuple) else theirs).astype(ms.float32).asnumpy().reshape(-1, hidden)
     ours = layer(x).astype(ms.float32).asnumpy().reshape(-1, hidden)
-    # Of most tokens: where two experts are as good, rounding decides.
+    # Compare most tokens only: where two experts are equally good, rounding decides.
     errors = np.abs(ours - y).max(-1) / (np.abs(y).max(-1) + 1e-30)
     most = layer.close[dtype == ms.float32]
     if not np.median(errors) <= most:

@@ -34,7 +34,8 @@ def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None 
         frequencies = frequencies / float(scaling["factor"])
     if scaling and kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        # Turns within the original context: many keep their frequency, few are stretched, between them it is mixed.
+        # Angles that make many turns within the original context keep their frequency, those with few are stretched; in
+        # between both are mixed.
         turns = scaling["original_max_position"] * frequencies / (2 * math.pi)
         kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
         frequencies = frequencies * (kept + (1 - kept) / float(scaling["factor"]))

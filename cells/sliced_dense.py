@@ -89,7 +89,7 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
             weight = weight.astype(x.dtype)
         y = sliced_sparse_matmul(x, self.slice_ends, self.indices, weight, self.group_ends, self.pieces)
         if self.out_channels % LANES:
-            # In float, which MindSpore's slices need on a CPU.
+            # MindSpore's slices need float32 on a CPU.
             y = y.astype(ms.float32)[..., : self.out_channels].astype(y.dtype)
         return y + self.bias if self.has_bias else y
 

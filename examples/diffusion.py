@@ -61,7 +61,7 @@ def network(*, fused: bool) -> nn.Cell:
     )
     net.set_train(False)  # dropout: losses are compared
     if fused:
-        # It runs in PyNative, where more convolutions are faster than in a graph.
+        # Run in PyNative, where more convolutions are faster than in a graph.
         report = optimize(net, verify=batch(0)[:3], level="O3", graph=False)
         print(f"{len(report.replaced)} places of optimize; {report.outputs}")
     return net
@@ -110,13 +110,13 @@ class Training:
         return self.net(*batch(0)[:3]).asnumpy()
 
     def _state(self) -> list[Parameter]:
-        # The optimizer's own: moments and the number of steps.
+        # The optimizer's own state: moments and the number of steps.
         state = [*self.net.get_parameters(), *self.optimizer.get_parameters()]
         return list({id(parameter): parameter for parameter in state}.values())
 
     def save(self, path: Path) -> None:
         """Save weights, the optimizer and the scale of the loss."""
-        # By number: a first call changes names of some of mindone's parameters.
+        # Name values by number: a first call renames some of mindone's parameters.
         values = [{"name": str(i), "data": parameter} for i, parameter in enumerate(self._state())]
         scale = {"scale": self.scaler.scale_value, "counter": getattr(self.scaler, "counter", Tensor(0))}
         ms.save_checkpoint([*values, *({"name": k, "data": Tensor(v)} for k, v in scale.items())], str(path))

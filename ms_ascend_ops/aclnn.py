@@ -26,7 +26,7 @@ __all__ = ["FUNCTIONS", "HEADERS", "VALUES", "Launch", "Layout", "Operator", "ad
 
 HEADERS = ("acl/acl.h", "aclnn/acl_meta.h")  # which of those behind acl.h has a function differs by version
 
-# By name: the library, the result and the parameters in C.
+# Maps a name to the library, the result and the parameters in C.
 FUNCTIONS = {
     "aclCreateTensor": (
         "libnnopbase.so",
@@ -66,7 +66,7 @@ _TYPES: dict[str, Any] = {
     "const char*": ctypes.c_char_p,
 }
 
-# A choice is the index of its text.
+# A choice is passed as the index of its text.
 _ATTRIBUTES: dict[str, Any] = {
     "int": ctypes.c_int64,
     "float": ctypes.c_double,

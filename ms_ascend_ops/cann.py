@@ -25,7 +25,7 @@ def cann_home() -> Path | None:
 def cann_version() -> str | None:
     """Return the version of the toolkit, e.g. "8.5.0"; None if there is none."""
     home = cann_home()
-    # The places of 8.x and 9.x.
+    # Install locations of 8.x and 9.x.
     return None if home is None else _version_of(home / "compiler" / "version.info", home / "version.info")
 
 

@@ -37,7 +37,7 @@ def _always() -> bool:
     return True
 
 
-# Tells whether the calls of this moment are to be differentiated.
+# Says whether the calls of this moment are differentiated.
 recording: Callable[[], bool] = getattr(getattr(_EXECUTOR, "_executor", None), "requires_grad", _always)
 
 
@@ -118,7 +118,7 @@ class _Recorded(_FUNCTION or object):  # type: ignore[misc]
     def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
         tensors, results = saved[: ctx.count], saved[ctx.count :]
-        # A result without a gradient. MindSpore would launch operators to make its zeros.
+        # None stands for a result without a gradient. MindSpore would launch operators to make its zeros.
         douts = tuple(_zeros(result) if dout is None else dout for dout, result in zip(douts, results, strict=True))
         gradients = ctx.bprop(*tensors, results, douts) if ctx.several else ctx.bprop(*tensors, results[0], douts[0])
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)

@@ -28,7 +28,7 @@ _REMEMBERED = 256  # combinations of shapes and dtypes, of one operator with its
 # TypeId of MindSpore 2.10 (mindapi/base/type_id.h).
 _TYPES = {"int8": 32, "int32": 34, "int64": 35, "float16": 42, "float32": 43, "bfloat16": 45}
 
-# A result has the number of its dtype, and its shape.
+# Describe a result by the number of its dtype, and its shape.
 Forms = list[tuple[int, tuple[int, ...]]]
 
 

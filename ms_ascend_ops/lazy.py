@@ -22,7 +22,7 @@ def lazy_attributes(package: str, origins: Mapping[str, str]) -> Callable[[str],
         try:
             module = import_module(origins[name])
         except AttributeError as error:
-            # Python takes that for a name which is not there, and says no more than this.
+            # Python takes this error for a missing name, and says no more than this.
             raise ImportError(f"cannot import {name} from {package}: {error}") from error
         value = module if origins[name] == f"{package}.{name}" else getattr(module, name)
         vars(sys.modules[package])[name] = value

@@ -68,7 +68,7 @@ def _row(
             for spec, old, new in zip(given, dtypes, row, strict=True)
         ):
             continue
-        # The first one is x: what it is in counts most. Then all floats are cast that can be, as MindSpore does.
+        # Prefer x, the first one: its dtype counts most. Then cast all floats that can be cast, as MindSpore does.
         first = next((new for new in row if new in _FLOATS), "")
         casts = sum(old != new for old, new in zip(dtypes, row, strict=True))
         others = sum(new in _FLOATS and new != wanted for new in row)

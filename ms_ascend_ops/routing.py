@@ -57,5 +57,5 @@ class Router(Protocol):
         """
 
 
-# By operator. All others go to this library's kernel, which costs one look into an empty dict.
+# Routers by operator. All others go to this library's kernel, which costs one look into an empty dict.
 ROUTERS: dict[str, Router] = {}

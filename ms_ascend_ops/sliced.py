@@ -56,7 +56,7 @@ class SlicedPattern(NamedTuple):
         widths = lengths.max(axis=1)
         places = _positions(begin, lengths, widths, values)
         columns_of = np.append(indices, columns).astype(np.int32)[places]
-        # Rows of the result: their pieces, by the place that the order gave them.
+        # For rows of the result: their pieces, by their place in the order.
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         counts, first = (_in_lanes(array, 0) for array in (counts, first))

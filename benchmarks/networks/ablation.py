@@ -72,7 +72,7 @@ def _half(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x[..., : x.shape[-1] // 2]
 
 
-# What takes the place of a function: it returns as many tensors as that does.
+# Maps a function to its replacement, which returns as many tensors.
 _BYPASSES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("gelu", "softmax", "scaled_masked_softmax", "rotary_embedding"), _first),
     **dict.fromkeys(("rms_norm", "flash_attention"), _twice),

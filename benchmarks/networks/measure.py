@@ -76,7 +76,7 @@ class Row:
     def reached(self, variant: str) -> float | None:
         """Return what a variant saves, as a share of what removing the operators would; None where that is nothing."""
         stock, ceiling = self.series[STOCK].median, self.series[ABLATED].median
-        # Below that it is a quotient of noise.
+        # Below this share a ratio is noise.
         return None if stock - ceiling < 0.02 * stock else (stock - self.series[variant].median) / (stock - ceiling)
 
 
@@ -221,7 +221,7 @@ def _alternate(
             for variant, (count, run) in turns.items():
                 native().set_thread_num(count)
                 times = repeat(run, sampling.untimed_seconds)
-                # In a longer call it does not show what threads of the variant before still do.
+                # Leftover threads of the previous variant do not show in a longer call.
                 if times[0] < 100 * sampling.untimed_seconds:
                     times = repeat(run, sampling.timed_seconds)
                 row.series[variant].rounds.append(times)

@@ -27,7 +27,7 @@ class Phase:
     inputs: tuple[Tensor, ...]
     items: int = 1
     unit: str = "tokens"
-    # By the position of an input: axes that the exported graph leaves open, as in `export_mindir`.
+    # Maps the position of an input to the axes that the exported graph leaves open, as in `export_mindir`.
     dynamic: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 

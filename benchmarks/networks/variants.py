@@ -54,7 +54,7 @@ def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
     """Return a function that runs the graph of a file once and returns its outputs."""
     network = load(path)
 
-    # A call of a graph returns when it has run.
+    # Calling a graph returns when it has run.
     return lambda: flat(network(*inputs))
 
 

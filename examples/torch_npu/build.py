@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import load
 from ms_ascend_ops.ascend import packages
 
 HERE, TORCH_NPU = Path(__file__).parent, Path(torch_npu.__file__).parent
-# A function, and the same for a CPU.
+# A function, and its equivalent on a CPU.
 OPERATORS = {"add": lambda x, y: x + y, "my_op": lambda x, scale: scale * x * x}
 
 

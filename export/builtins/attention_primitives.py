@@ -186,7 +186,8 @@ class PagedAttention(StandIn):
         self.head_num = int(head_num)
         signature = registry.signature("paged_attention")
         self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
-        # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
+        # Read the cache as a side effect: a graph does not see that this reads what ReshapeAndCache has written, and it
+        # keeps side effects in order.
         self.read.add_prim_attr("side_effect_mem", True)
         self.scale, self.value_size = float(scale_value), int(mla_v_dim)
 
@@ -212,7 +213,7 @@ class PagedAttention(StandIn):
             causal = attn_mask is not None
             out = attend_pages(heads, keys, values, block_tables, context_lens, q_seq_lens, self.scale, causal)
             return out.astype(query.dtype).reshape(query.shape[:-1] + (-1,))  # noqa: RUF005
-        # One new token of each sequence: a mask hides nothing that its length does not.
+        # With one new token per sequence, a mask hides nothing that the length does not.
         size = key_cache.shape[-1]
         heads = query.reshape(-1, 1, self.head_num, size)
         lengths = context_lens.reshape(-1).astype(ms.int32)

@@ -135,7 +135,7 @@ def _write(new: Tensor, cache: Tensor, slots: Tensor, nz: bool) -> Tensor:
     columns = rows.shape[1]
     size = cache.shape[2] if cache.ndim == 4 and nz and cache.shape[3] == _block(cache) else cache.shape[1]
     column = ms_ops.arange(columns).astype(ms.int32).reshape(1, -1)
-    # The scatter has no way to leave a row out: such a token is another one once more, or what is there already.
+    # A scatter cannot leave a row out: such a token repeats another one, or writes what is there already.
     newest = ms_ops.argmax(slots, 0).reshape(1).astype(ms.int32)
     taken = ms_ops.where(slots >= 0, ms_ops.arange(tokens).astype(ms.int32), newest)
     slots = ms_ops.gather(slots, taken, 0)

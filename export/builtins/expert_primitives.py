@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
-# moe_token_permute counts so many where nothing says how many experts there are.
+# moe_token_permute assumes so many experts where their number is not given.
 _MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
 
 
@@ -33,7 +33,7 @@ def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, T
     if tokens.dtype in _FLOATS:
         rows, places, ends = ops.moe_token_permute(tokens, pairs, experts)
         return rows.reshape(-1, size), places.reshape(-1), ends
-    # Numbers of tokens are moved in the place of what the kernel does not take.
+    # Permute indices of tokens where the kernel does not take the tokens themselves.
     numbers = ms_ops.arange(pairs.shape[0]).astype(ms.float32).reshape(-1, 1)
     rows, places, ends = ops.moe_token_permute(numbers, pairs, experts)
     return ms_ops.gather(tokens, rows.reshape(-1).astype(ms.int32), 0), places.reshape(-1), ends
@@ -162,7 +162,7 @@ class GroupedMatmulV4(StandIn):
                 raise ValueError("GroupedMatmulV4: pre_token_scale needs scale on a CPU")
             y = _in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))
             return [y if output_dtype is None else y.astype(output_dtype)]
-        # The factors are 8-bit integers. The result is bfloat16, where nothing else is said.
+        # The factors are 8-bit integers, and the result is bfloat16 unless told otherwise.
         rows = None if pre_token_scale is None else pre_token_scale[0].astype(ms.float32)
         factors, columns = scale[0].astype(ms.float32), weight[0].swapaxes(1, 2)
         y = _in_groups(x[0], ends, lambda whole: ops.grouped_quant_matmul(x[0], columns, factors, whole, rows))
@@ -198,7 +198,7 @@ class GroupedMatmul(StandIn):
 def _in_groups(x: Tensor, ends: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
     """Compute the product for groups that end there, and zeros behind the last one."""
     rows, ends = ms_ops.arange(x.shape[0]).astype(ms.int32), ends.astype(ms.int32)
-    # Our operators want all rows in groups: the last one takes what is behind it, too.
+    # Our operators need all rows in groups: the last group takes the rows behind it, too.
     total = (rows >= 0).astype(ms.int32).sum().reshape(1).astype(ms.int32)
     out = multiply(ms_ops.concat((ends[:-1], total)))
     return ms_ops.select(rows.reshape(-1, 1) < ends[-1], out, ms_ops.zeros_like(out))

@@ -106,7 +106,7 @@ def quant_batch_matmul(
     )
 
 
-# Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that, if anything does.
+# Operator, MindSpore's function, the one in its place, MindSpore's primitive, and what computes that, if anything does.
 _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None], ...] = (
     ("rms_norm", ms_ops.rms_norm, rms_norm, "RmsNorm", rms_norm),
     ("add_rms_norm", ms_ops.add_rms_norm, add_rms_norm, "AddRmsNorm", add_rms_norm),
@@ -204,7 +204,7 @@ def _caller(error: BaseException, name: str) -> str:
     """Return the line that used an operator: the innermost that is neither MindSpore's nor ours."""
     compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
     called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
-    # A graph does not always say where an operator is from: whatever holds it does.
+    # A graph does not always say where an operator comes from; then say which cell holds it.
     for file, line in [*compiled, *(_holders(name) if _IN_GRAPH.search(str(error)) else ()), *called]:
         if not _LIBRARIES.search(str(Path(file).resolve())):
             code = linecache.getline(file, int(line)).strip()
@@ -317,7 +317,7 @@ class _StandIns:
             cell._primitives[name] = cell.__dict__[name] = value
         for names, name, value in self.names:
             names[name] = value
-        # A module that was imported within the block has ours, too.
+        # Modules that were imported within the block have ours, too.
         functions = {id(ours): function for _, function, ours, _, _ in _PRESENT}
         classes = {id(ours): kind for kind, ours in self.kinds.items()}
         _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})

@@ -17,7 +17,7 @@ from ms_ascend_ops.export.graphs.trace import Trace
 
 __all__ = ["Writes", "written_apart"]
 
-# Primitives whose result may be the memory of their first input.
+# Primitives whose result may alias the memory of their first input.
 _VIEWS = frozenset(
     ("Reshape", "View", "Transpose", "TransposeExt", "ExpandDims", "Unsqueeze", "Squeeze", "getitem", "TupleGetItem",
      "Split", "SplitTensor", "SplitWithSize", "Chunk", "Unstack", "UnstackExt", "StridedSlice", "Slice", "SliceExt",

@@ -37,8 +37,8 @@ __all__ = [
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
-# The fused construct may be so far from the stock one, as a share of the largest magnitude of a row.
-# Stock formulas with tanh are 1e-4 off by themselves; GELU's two forms, say, are 5e-4 apart.
+# Bounds on the difference of the fused construct from the stock one, as a share of the largest magnitude of a row.
+# Stock formulas with tanh are off by 1e-4 themselves; GELU's two forms, say, are 5e-4 apart.
 TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
 
@@ -194,7 +194,7 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
     sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
     if operator_of(cell) == "conv2d":
         shape, dilation = cell._params["weight"].shape, max(cell.dilation)
-        # More than the kernel sees, and sizes that the weight has not.
+        # Try more than the kernel sees, and sizes that the weight does not have.
         least = dilation * max(shape[2:]) + 3
         rows, cols = [size for size in range(least, least + 8) if size not in shape][:2]
         yield {name: Spec((2, cell.in_channels, rows, cols), dtype) for name in required}

@@ -96,6 +96,6 @@ def equivalence_key(target: Target, name: str, calls: Sequence[Mapping[str, Any]
     read = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.value in names]
     values = {n.attr: getattr(target.cell, n.attr, None) for n in read}
     plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in values.values())
-    # The cell may go on to another function.
+    # The cell may be passed on to another function.
     own = id(target.cell) if len(names) > len(read) or not plain else repr(values)
     return type(target.cell), name, own, repr(calls)

@@ -57,7 +57,8 @@ class _Liveness:
             return _read(statement.test) | branches
         if isinstance(statement, (ast.For, ast.While)):
             return self._loop(statement, live)
-        # Others may be left anywhere, or not be entered: what they read lives, and nothing in them is looked at.
+        # Other statements may be left anywhere, or not be entered: what they read lives, and nothing in them is
+        # removed.
         return live | _read(statement)
 
     def _simple(self, statement: ast.Assign | ast.AnnAssign | ast.Expr, live: set[str]) -> set[str]:

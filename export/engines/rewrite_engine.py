@@ -104,7 +104,7 @@ def _rewrite(
     difference = max(_error(target, inputs, edited.flat) for inputs in calls)
     if not difference <= TOLERANCES[stored]:
         return _none_of(result, f"its result is {difference:.1e} away from the fused one")
-    # What was watched is one choice of optional inputs.
+    # The watched call is one choice of optional inputs.
     accepted = [stored, *_other_dtypes(target, calls[0], edits.flat, edited.flat)]
     conditions = [*conditions_of(target, calls[0], accepted), *outside_training(target.cell, result.found)]
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
@@ -126,7 +126,7 @@ def _edited_places(target: Target, edits: _Edits, call: Mapping[str, Any]) -> An
     if any(item.fused.dropout for item in found):
         reason = _dropout(target, edits, call, found)
         if reason:
-            # What is inside of these places is looked for then.
+            # Look inside of these places then.
             found, left = find(
                 seen.graph, target.patterns, target.level, lambda f: (f.fused.dropout and reason) or edits.refusal(f)
             )
@@ -302,7 +302,7 @@ class _Edits:
         if node.kind == PARAMETER or (node.kind == CONSTANT and node.name):
             return path_to(self.cell, node.name, frame.owner) if frame.owner else None
         names = [name for name, value in frame.variables.items() if value is node]
-        # Rather one that has a value on every path than one that a branch has given it.
+        # Prefer a name that has a value on every path to one that a branch has assigned.
         return min(names, key=lambda name: not self.flat.always_assigned(name, frame.line), default=None)
 
     def _target(self, line: int, node: Node) -> str:
@@ -322,7 +322,7 @@ class _Edits:
             old = lines.get(line, self.flat.lines[line - 1].strip())
             lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
             return kept
-        # An argument, or a value of a branch: in front of the statement that takes its name.
+        # For an argument, or a value of a branch: in front of the statement that reassigns its name.
         stacks = (frames[depth : depth + 1] for frames in self.seen.places.values())
         places = [f for stack in stacks for f in stack if f.function == frame.function]
         for name in sorted({name for place in places for name, value in place.variables.items() if value is node}):
@@ -376,7 +376,7 @@ class _Edits:
         return lambda function, statement: ran.get(statement.lineno, False) or effects.pure(function, statement)
 
 
-# These take the time of a network: where one still runs, nothing was replaced.
+# Most of a network's time goes to these: where one still runs, nothing was replaced.
 _HEAVY = frozenset(
     ("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Conv2D", "Conv2DExt", "Softmax", "LayerNorm",
      "LayerNormExt", "GroupNorm", "RmsNorm")

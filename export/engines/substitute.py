@@ -104,7 +104,7 @@ def optimize(
     proof = None
     if calls is not None:
         state = State(net)
-        # Where the mode is PyNative, the run that is watched is the one that is compared with.
+        # In PyNative mode the watched run is also the one that is compared.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
         with _inputs_named(net, calls):
             observed = observe_calls(net, calls) if once else observed
@@ -304,7 +304,7 @@ class _Walk:
         if "rewrite" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
             found.analyses += self._functions(target)
         found.analyses += self._in_evaluation(target, kinds)
-        # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
+        # Each construct wraps the one before: inputs it was not made for go there, and finally to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
@@ -442,7 +442,7 @@ class _Found:
         return set.intersection(*inside) if inside else set()
 
 
-# Cells that are a primitive of their own, of which no pattern is a part.
+# Cells that are a primitive themselves, and a part of no pattern.
 _PLAIN = (nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
 _LAYERS = frozenset({"matmul", "conv2d", "conv2d_batch_norm"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})

@@ -70,7 +70,7 @@ def slower(found: Found) -> str:
     activation = keywords["activation"] if found.fused.op == "conv2d" else "none"
     if x.shape is None or weight.shape is None or min(*x.shape[1:], *weight.shape) < 1:
         return ""  # sizes that are open
-    # On a CPU a batch, and the dtype, change nothing: all of them have to do the same.
+    # On a CPU neither batch nor dtype changes the choice: all of them have to agree.
     image = (max(1, x.shape[0]), *x.shape[1:]) if on_npu else (1, *x.shape[1:])
     dtype = x.dtype if on_npu else "float32"
     convolution = _modes.get(), image, dtype, weight.shape, repr(sorted(settings.items()))

@@ -254,7 +254,7 @@ def _checked_entries(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.
             raise _refused(path, f"it holds the file {name!r}, which would be outside of its folder")
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             raise _refused(path, f"{name} is a symbolic link or another kind of special file")
-        # Nothing can be larger than it looks: no zip bomb.
+        # Refuse what is larger than it looks: a zip bomb.
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size or entry.flag_bits & 1:
             raise _refused(path, f"{name} is compressed or encrypted, which a bundle never is")
     if sum(entry.file_size for entry in entries.values()) > path.stat().st_size:

@@ -69,7 +69,7 @@ class MindIRNetwork:
         self._written_later = written_later
         self._cell = nn.GraphCell(graph)
         if any(size < 0 for spec in inputs for size in spec.shape):
-            # Without this MindSpore compiles the graph anew for every shape that it meets.
+            # Without this MindSpore compiles the graph again for every shape that it gets.
             self._cell.set_inputs(
                 *(Tensor(shape=[None if s < 0 else s for s in i.shape], dtype=i.dtype) for i in inputs)
             )

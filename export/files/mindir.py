@@ -73,7 +73,7 @@ def export_mindir(
         model = read_model(split if split.exists() else Path(folder, "model.mindir"), "export_mindir")
         obsolete = _variables_of(target)
         if split.exists():
-            # A name of its own: until the graph is replaced, an older one goes on finding its older parameters.
+            # Use a new name: until the graph is replaced, an older one still finds its older parameters.
             variables = f"{target.stem}_variables.{secrets.token_hex(4)}"
             for parameter in model.graph.parameter:
                 name = PurePosixPath(parameter.external_data.location).name

@@ -15,7 +15,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, 
 
 __all__ = ["DTYPES", "graphs", "operators", "parameter_files", "read_model", "texts", "write_file"]
 
-# A protobuf may have so many bytes at most. Larger networks have their parameters in files of their own.
+# A protobuf has at most so many bytes. Larger networks keep their parameters in separate files.
 MOST_BYTES = 2**31 - 1
 
 _OF_TENSORS = tuple(AttributeProto.AttributeType.Value(name) for name in ("TENSOR", "TENSORS"))

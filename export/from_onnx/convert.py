@@ -201,7 +201,7 @@ def _imported(module: Path) -> Iterator[type[nn.Cell]]:
         del sys.modules[name]
 
 
-# Names that mean something in the module that is written.
+# Names that are taken in the module that is written.
 _RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *re.findall(r"\w+", _HEAD)}
 
 # Longer names are cut.

@@ -33,7 +33,7 @@ def _div(n: Node) -> str:
     return f"{function}({n[0]}, {n[1]})"
 
 
-# By what follows these, networks divide: patterns know ops.div, and none of these is -0.0 but by underflow.
+# Networks divide by the results of these: patterns know ops.div, and none of these is -0.0 but by underflow.
 _DIVISORS = {"Exp", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "Sigmoid", "Softmax", "Softplus", "Sqrt"}
 
 

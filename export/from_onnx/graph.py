@@ -28,7 +28,7 @@ _MOST_OF_AN_INPUT = 1 << 31
 # Computing constants may take so many elements of results in all; a product counts its factors, too.
 _MOST_WORK = 1 << 32
 
-# ONNX's own reference takes long for an element of these, or as long as its smallest input is large.
+# ONNX's own reference is slow for each element of these, or for the size of its smallest input.
 _SLOW = {
     *("Attention", "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum"),
     *("GRU", "GatherND", "Gemm", "GridSample", "LRN", "LSTM", "LpPool", "MatMul", "MatMulInteger", "MaxPool"),
@@ -36,13 +36,13 @@ _SLOW = {
     *("STFT", "ScatterElements", "ScatterND", "TfIdfVectorizer", "Upsample"),
 }
 
-# Their results are no larger than their input has elements and axes; how large, only their values tell.
+# Their results are at most as large as their input has elements and axes; their values alone tell how large.
 _SMALLER = {"Compress", "NonZero", "Unique"}
 
 # Sizes of an output may follow from the values of a constant, such as a shape, but not from those of weights.
 _MOST_OF_SIZES = 1024
 
-# Nothing is known of the results of these before the model runs.
+# Results of these are unknown before the model runs.
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 

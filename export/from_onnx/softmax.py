@@ -14,14 +14,14 @@ from ms_ascend_ops.export.from_onnx.node import DTYPES, Node
 
 __all__ = ["softmax"]
 
-# Finite where what they are computed of is.
+# Their result is finite where their input is.
 _FINITE = {
     *("BatchNormalization", "Conv", "ConvTranspose", "Cos", "Erf", "Gelu", "Gemm", "GlobalAveragePool", "HardSigmoid"),
     *("HardSwish", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "MatMul", "Mish"),
     *("RMSNormalization", "Relu", "Sigmoid", "Sin", "Softmax", "Softplus", "Softsign", "Tanh"),
 }
 
-# The results of the first are as large as all their inputs, of the second as the first input.
+# The result of the first is as large as all their inputs, of the second as the first input.
 _OF_ALL = {"Add", "Concat", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}
 _OF_FIRST = {
     *("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split"),

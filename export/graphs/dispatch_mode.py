@@ -117,7 +117,8 @@ def _active(context: _Recording) -> Iterator[None]:
                 delattr(owner, name)
 
 
-# A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments; None if it ran none.
+# Handles a place where MindSpore runs primitives in C++; returns the primitive of a call with its arguments, None if it
+# ran none.
 _Described = tuple[str, tuple[Any, ...]]
 _Place = tuple[Any, str, Callable[..., _Described | None]]
 
@@ -304,7 +305,7 @@ _IN_PLACE: dict[str, Callable[..., _Described | None]] = {
     for name in names
 }
 
-# Methods of a Tensor that are about where it is kept.
+# Methods of a Tensor that concern its location.
 _NO_PRIMITIVES = frozenset(
     {"asnumpy", "assign_value_cpp", "clone", "data_sync", "from_numpy", "hooks", "move_to", "offload", "pin_memory"}
 )

@@ -15,7 +15,7 @@ __all__ = ["BATCH_NORMS", "CALL", "CONSTANT", "INPUT", "PARAMETER", "Graph", "No
 
 # Kinds of nodes that are no primitive.
 INPUT, PARAMETER, CONSTANT, CALL = "input", "parameter", "constant", "call"
-# Primitives that take statistics of a batch, or given ones.
+# Primitives that use statistics of a batch, or given ones.
 BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 

@@ -31,7 +31,8 @@ class Recorder(DispatchMode):  # type: ignore[misc]
         self.places: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.calls: dict[int, tuple[Node, int | None]] = {}
-        # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
+        # Compare by content: MindSpore returns a new Python object for a tensor each time, and data here are random
+        # numbers.
         self._by_content: dict[Any, Node] = {}
         self.passed: dict[tuple[str, int], Any] = {}
         self.layers: frozenset[str] = frozenset()  # operators whose layers show weight and bias where they are called
@@ -159,7 +160,8 @@ def _execute(func: Any, args: Any) -> Any:
         try:
             result = func(*args)
             if func.name in BY_PRIMITIVE or narrow or not ms.get_context("pynative_synchronize"):
-                # One that does not fit raises now, and not later: MindSpore 2.7 may have threads all the same.
+                # Read the values: an operator that does not fit raises now, not later, as MindSpore 2.7 may have
+                # threads all the same.
                 values_of(result)
             return result
         except Exception:
@@ -171,8 +173,8 @@ def _execute(func: Any, args: Any) -> Any:
     return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)
 
 
-# Primitives that a CPU has not, or not for bfloat16. To call one is no way to find out: MindSpore may report its error
-# at a later call.
+# Primitives that a CPU lacks, also for bfloat16. Calling one does not find out: MindSpore may report the error at a
+# later call.
 _UNREGISTERED = frozenset({"Conv2DExt", "Conv2DPadding"})
 _WITHOUT_BFLOAT16 = frozenset(
     {

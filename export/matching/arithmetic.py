@@ -91,7 +91,7 @@ def _quotient(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | No
         return made if number(a) == 1 else Expr("mul", (a, made), node=node)
     if number(a) == 1:
         return Expr("reciprocal", (b,), node=node)
-    # exp(x) / sum(exp(x)), where x may have its maximum taken off
+    # exp(x) / sum(exp(x)), where the maximum of x may be subtracted
     if a.op == "exp" and b.op == "sum" and b.inputs[0] is a and b.attributes["keep_dims"]:
         x, axis = a.inputs[0], b.attributes["axis"]
         if x.op == "sub" and (most := x.inputs[1]).op == "max" and most.inputs[0] is x.inputs[0]:

@@ -277,7 +277,7 @@ def _fits(
     ):
         there = shared * operand.times
         fits = {
-            # A head of keys for each head of queries, or one for all, over which the product broadcasts.
+            # Each head of queries has its head of keys, or one for all, over which the product broadcasts.
             "plain": not operand.flat and there in (heads, 1),
             "grouped": not operand.flat and operand.times == 1,
             "flat": operand.flat and there == heads,

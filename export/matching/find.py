@@ -21,7 +21,7 @@ from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["Found", "Place", "check_level", "find"]
 
-# Sizes go through these, besides arithmetic.
+# Sizes pass through these, besides arithmetic.
 _OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 
@@ -74,7 +74,7 @@ def find(
         for node in reversed(graph.nodes):
             if node.kind not in (INPUT, PARAMETER, CONSTANT):
                 search.at(node, rows)
-    # A place that only a conversion of its result keeps from being replaced may have been replaced without it.
+    # Where only a conversion of its result blocks a place, it may have been replaced without that conversion.
     left = [p for p in search.left[::-1] if not search.taken & {id(n) for n in (p.root, *_converted(p.root))}]
     return search.found[::-1], left
 

@@ -115,7 +115,7 @@ def sum_of_two() -> Pattern:
     return Op("add", Any("x1"), Any("x2"), name="x")
 
 
-# Norms that are almost one: recognised to say why they stay.
+# Norms that nearly match: recognised to report why they stay.
 ALMOST_RMS_NORM = OneOf(
     Op("mul", cast(Any("x")), Op("rsqrt", Op("mean", Op("square", cast(Any("y")))), name="no_epsilon")),
     Op("mul", cast(Any("x")), Op("rsqrt", Op("add", Op("mean", Op("square", cast(Any("y")))), Number("epsilon")))),
@@ -167,7 +167,7 @@ def build_plain_layer_norm(m: Match) -> Fused | Skip | None:
     """Build `layer_norm` with ones and zeros."""
     x = m["x"]
     axes = _normalized_axes(m, x.shape)
-    # A whole tensor is one row: its scale and its shift would be as large as the tensor itself.
+    # The whole tensor would be one row: its scale and its shift would be as large as the tensor itself.
     if not axes or axes != set(range(-len(axes), 0)) or (x.shape and len(axes) > 1 and len(axes) == len(x.shape)):
         return None
     return _plain(m, len(axes), {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)

@@ -111,13 +111,13 @@ def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, 
         return ("SND", (cos.inputs[0], sin.inputs[0])) if packed else ("", (cos, sin))
     if len(shape) == 2:
         return "BNSD", (cos, sin)
-    # The axis of the sequence is the one where the tables follow x, besides that of the angles.
+    # The axis of the sequence is where the tables follow x, besides the axis of the angles.
     table = (1,) * (4 - len(shape)) + shape
     if len(shape) == 4 and table[1] == 1 != table[2]:
         return "BNSD", (cos, sin)
     if table[2] == 1 and inner is not None and len(inner) in (2, 3) and cos.attributes["to"] in (2, -2, len(inner) - 1):
         return "BSND", (cos.inputs[0], sin.inputs[0])
-    # One position, as in decoding: the tables do not tell, but x does.
+    # With one position, as in decoding, the tables do not tell the axis, but x does.
     if len(shape) == 4 and table[1] == table[2] == x[2] == 1:
         return "BNSD", (cos, sin)
     return "", (cos, sin)

@@ -109,8 +109,8 @@ class Fused:
         for place, mask in self.masks.items():
             given[place] = f"-{given[place]}" if mask.negative else given[place]
             if mask.hidden is None:
-                # Its gradient takes all scores, slower than by other operators: where one is needed, it shall be
-                # missing when the network is compared with itself.
+                # Its gradient takes all scores and is slower than with other operators. Stop it: where one is needed,
+                # the comparison of the network with itself finds it missing.
                 given[place] = f"mindspore.ops.stop_gradient({given[place]})"
             elif mask.hidden:
                 given[place] += ".logical_not()"  # True is a key that is seen

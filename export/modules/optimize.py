@@ -105,7 +105,7 @@ def _substitute(network: Any, calls: Sequence[Any], patterns: Sequence[Row], rep
         for call in calls:
             _run(network, call)
     modules = {id(module): (path, module) for path, module in network.named_modules()}
-    # From the inside: what holds such a module is replaced if it is more than that.
+    # Go from the inside outwards: a module around a replaced one is replaced if it is more than that.
     for (key, function), frame in sorted(recording.frames.items(), key=lambda one: -len(one[1].path)):
         path, module = modules[key]
         _replace(module, path, function, frame, patterns, report)
@@ -194,7 +194,7 @@ def _replace(module: Any, path: str, function: str, frame: Frame, patterns: Sequ
     """Give a module another forward, if there is one with operators."""
     if "forward" in vars(module) and not function:
         return
-    # A function of PyTorch's has no place for a condition on training.
+    # A PyTorch function has no place for a condition on training.
     found, _ = find(frame.graph, [row for row in patterns if not row.evaluation], report.level)
     inner = {entry.pattern for entry in report.replaced if entry.place.startswith(f"{path}.")}
     if not function and {one.row.name for one in found} <= inner:

@@ -23,7 +23,7 @@ from ms_ascend_ops.mindspore_versions import dtype_name
 
 __all__ = ["Frame", "Recording", "functions_of", "recorded", "tensors_of"]
 
-# Names of the dispatcher that PyTorch's functions do not have.
+# Dispatcher names that no PyTorch function has.
 _NAMES = {
     "cast": "to",
     "concat": "cat",

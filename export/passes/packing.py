@@ -18,7 +18,7 @@ from ms_ascend_ops.export.matching.find import Found
 
 __all__ = ["PACKED_OPS", "Linear", "Packed", "Uses", "join", "linear_layer", "pack", "set_dim"]
 
-# The first takes gate and up, the second both in one tensor, with its attributes.
+# The first operator takes gate and up, the second one tensor that holds both, with its attributes.
 PACKED_OPS = {
     "silu_mul": ("swiglu", {"axis": -1, "interleaved": False}),
     "gelu_mul": ("geglu", {"axis": -1, "activate_left": True}),

@@ -353,7 +353,7 @@ class _Grouping:
             for place, name in enumerate(proto.input):
                 if name in renamed:
                     proto.input[place] = renamed[name]
-        # The copies are made before the field is emptied.
+        # Copy before the field is emptied.
         kept = [NodeProto.FromString(proto.SerializeToString()) for proto in kept]
         del self.graph.proto.node[:]
         self.graph.proto.node.extend(kept)

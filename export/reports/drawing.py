@@ -12,7 +12,7 @@ __all__ = ["drawn", "svg"]
 
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 150, 34, 22, 30
 
-# So much is seen at first, in the units of the drawing, which are about pixels: more is not readable.
+# The size of the part that is shown first, in drawing units of about a pixel: more is not readable.
 _VIEW_WIDTH, _VIEW_HEIGHT = 590, 400
 _SMALLER = 1.3
 
@@ -123,7 +123,7 @@ def svg(graph: Graph, marks: Mapping[int, str]) -> str:
     left, top = (width - whole_width) / 2, (height - whole_height) / 2
     whole = f"{left:.0f} {top:.0f} {whole_width:.0f} {whole_height:.0f}"
     view = whole
-    # A little more than fits is made smaller; of a larger one a part is seen.
+    # Shrink what is slightly larger than the view; show a part of what is much larger.
     if (whole_width > _SMALLER * _VIEW_WIDTH or whole_height > _SMALLER * _VIEW_HEIGHT) and marked:
         x, y = min(marked, key=lambda p: p[1])
         view_width, view_height = min(whole_width, _SMALLER * _VIEW_WIDTH), min(whole_height, _SMALLER * _VIEW_HEIGHT)

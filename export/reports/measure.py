@@ -153,6 +153,6 @@ def _worst(errors: Sequence[_Error], notable: float = 0.0) -> Difference:
     for error, largest in errors:
         scale = max(largest, smallest)
         absolute = max(absolute, error)
-        # A NaN stays one: it is not below any tolerance.
+        # Keep NaN: it is not below any tolerance.
         relative = float(np.maximum(relative, error / scale if scale > 0 else error))
     return Difference(absolute, relative)

@@ -170,7 +170,7 @@ def _beside(place: str, mine: NDArray[Any], stock: NDArray[Any], exact: NDArray[
     with np.errstate(invalid="ignore"):
         ours, theirs = (float(np.nanmax(np.abs(values - exact), initial=0.0)) for values in (mine, stock))
     largest = float(np.nanmax(np.abs(exact), initial=0.0))
-    # The framework may have rounded the largest one luckily; it counts as half an ULP.
+    # The framework may have rounded the largest value by luck: count its error as at least half an ULP.
     least = 2.0 ** np.floor(np.log2(largest)) * EPSILON[dtype] / 2 if 0 < largest < np.inf else 0.0
     bound = 2 * max(theirs, least) + 1e-6
     ratio = ours / theirs if theirs > 0 else (0.0 if ours == 0 else float("inf"))

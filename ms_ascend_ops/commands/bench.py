@@ -90,7 +90,7 @@ def bench(
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
     need_extra("bench")
-    # Seen by the libraries when they are imported, so before any of them is.
+    # Libraries read these when they are imported: set them before.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from ms_ascend_ops.profiler.report import console as terminal

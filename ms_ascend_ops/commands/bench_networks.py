@@ -83,7 +83,7 @@ def bench_networks(
     of a network that is running comes to its end before, which for a large one may be minutes. The exit code is 130.
     """
     need_extra("bench-networks")
-    # Seen by the libraries when they are imported, so before any of them is.
+    # Libraries read these when they are imported: set them before.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if not all(count.isdigit() and int(count) > 0 for count in own_threads):

@@ -22,7 +22,7 @@ _VERBOSE = "MS_ASCEND_OPS_VERBOSE"
 # Programs of the user's, and a server, which has a log of its own, say what they want.
 _THEIR_OWN_LOG = frozenset({"emulate", "run", "serve"})
 
-# MindSpore puts such a line, then a title, before what is for its developers.
+# MindSpore puts such a line, then a title, in front of developers' details.
 _SECTION = "\n- C++ Call Stack"
 
 
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
             try:
                 return super().invoke(ctx)
             except (KeyboardInterrupt, Exception) as error:
-                # MindSpore's compiler makes another error of an interruption.
+                # MindSpore's compiler replaces an interruption by another error.
                 if not isinstance(error, KeyboardInterrupt) and not interruption.happened:
                     raise
                 text = str(error) if isinstance(error, KeyboardInterrupt) else ""

@@ -125,7 +125,7 @@ class Signature:
     )  # symbol: the int attribute or symbol it is a multiple of
     version: int = 1  # raised when old nodes of a MindIR would mean something else
     writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
-    # The values of an input with which the kernel does not stop itself, in words for its error.
+    # The values of an input with which the kernel does not trap, in words for its error.
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -69,7 +69,7 @@ def _bind(rule: ShapeRule, shape: Sizes, axes: Mapping[str, int], bound: Bound) 
 
 
 def _bind_run(tokens: Sequence[Token], dims: Sizes, bound: Bound) -> None:
-    # One token of any length takes what the others leave: the one that is not known yet, or else the first.
+    # One token of any length takes the remaining dims: the one that is not known yet, or else the first.
     stars = [token for token in tokens if token.star]
     elastic = next((token for token in stars if token.symbol not in bound), stars[0] if stars else None)
     left = len(dims) - sum(len(bound[t.symbol]) if t.star else 1 for t in tokens if t is not elastic)

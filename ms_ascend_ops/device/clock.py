@@ -42,7 +42,7 @@ class Clock:
     def __init__(self, device: int, chip: Chip, library: Path | None):
         self._device = device
         self._chip = chip
-        # It is of the traced build; without one kernels are taken for what their bytes need.
+        # This needs the traced build; without it kernels take the time that their bytes need.
         self._library = ctypes.CDLL(str(library)) if library is not None else None
         if self._library is not None and not hasattr(self._library, "MsAscendTraceJson"):
             self._library = None

@@ -211,7 +211,7 @@ def _compile(source: str, libraries: Iterable[Path], library: Path, arguments: I
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch, library.name)
             command = ["g++", *arguments, "-x", "c++", "-O1", "-foptimize-sibling-calls", "-w", "-shared", "-fPIC", "-"]
-            # With a path of its own the loader does not look where the client has its libraries.
+            # With a path of its own the loader ignores the client's library folders.
             link = [f"-Wl,-soname,{library.name}", "-Wl,--no-as-needed", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
             command += ["-o", str(made), *link, "-x", "none"]
             linked = ("libascendcl.so", internal_kernels.LIBRARY_NAME)

@@ -66,7 +66,7 @@ class LanguageModel:
         self.note = ""  # what the file is read as, where that takes much more than it says
         self._tool_form: ToolForm | None = None
         self.group = group  # processes that each hold a part; all must get the same requests in the same order
-        # They must choose the same tokens, so that they need the same random numbers.
+        # They must choose the same tokens: give them the same random numbers.
         own_seed = int(np.random.default_rng().integers(1 << 24)) if group else 0
         self._seeds = np.random.default_rng(group.shared(own_seed)) if group else None
 

@@ -143,7 +143,7 @@ def load_network(
             return whole_layer
         rows = [partition.rows(name) for name in names]
         columns = partition.columns(names[0])
-        # A bias is added once.
+        # Add the bias once.
         bias = columns == ALL or partition.rank == 0
         layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
         return layer if columns == ALL else SummedLinear(layer, group)

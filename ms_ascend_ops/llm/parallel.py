@@ -149,7 +149,7 @@ class Group:
         if os.environ.get("MS_ROLE") == "MS_SCHED":
             sys.exit(0)  # init returns when all others have ended
         if ms.get_context("device_target") == "CPU":
-            # Else each collective waits for threads that pass launches on, 20 ms on a busy machine in place of 0.6.
+            # Otherwise each collective waits for threads that forward launches: 20 ms on a busy machine instead of 0.6.
             ms.runtime.launch_blocking()
         self.rank, self.size = get_rank(), get_group_size()
         self._tensor = ms.Tensor.from_numpy

@@ -116,7 +116,7 @@ def predict_step(
     windows = config.windows or (0,) * config.layers
     one = network(windows[0])
     more = [(count, network(windows[0], window)) for window, count in Counter(windows[1:]).items()]
-    # Each of them is in the sum so often: all but the layers that were recorded twice.
+    # How often each counts in the sum: all but the layers that were recorded twice.
     recorded = [(1 - (config.layers - 1), one), *more]
     us, bound = (_sum(recorded, value) for value in (lambda p: p.us, lambda p: p.bound_us))
     names = dict.fromkeys(name for _, launches in recorded for name, _ in launches)
@@ -305,7 +305,7 @@ def _stock(
         if not config.experts:
             products = [product(rows, size, width), product(rows, size, width), product(rows, width, size)]
             return {"MatMul": products, "SiLU, Mul": moving(2 * rows * size, 3 * rows * size)}
-        # The experts that have tokens one after the other: those are gathered, and their results weighted and added.
+        # Run experts that have tokens one after the other: gather the tokens, weight and add the results.
         entries = rows * config.experts_used
         experts = min(config.experts, entries)
         own, weights = entries // experts, "bfloat16" if kind == "bfloat16" else "float16"

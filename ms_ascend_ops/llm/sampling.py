@@ -95,7 +95,7 @@ class Sampler:
         if self.sampling.temperature == 0:
             return int(logits.argmax())
         tokens, chances = probabilities(logits, self.sampling)
-        # One random number a token: the place in the sum of the probabilities.
+        # Draw one random number a token: a place in the cumulative sum of the probabilities.
         place = int(np.searchsorted(np.cumsum(chances), self._random.random(), side="right"))
         return int(tokens[min(place, len(tokens) - 1)])
 
@@ -167,7 +167,7 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
             weights = _nucleus(weights, sampling.top_p * weights.sum())
             tokens = tokens[: len(weights)]
     elif sampling.top_p < 1:
-        # Sorting all takes longer than a layer; a few hundred mostly are enough.
+        # Sorting all would take longer than a layer; a few hundred are mostly enough.
         tokens = _largest(scaled, _FEW)
         if weights[tokens].sum() < sampling.top_p * weights.sum():
             tokens = _largest(scaled, len(scaled))

@@ -107,7 +107,7 @@ def render(template: Any, values: Mapping[str, Any], most: int) -> str:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    # What a template prints is none of the answers.
+    # Discard what a template prints: it is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     first = json.loads(sys.stdin.readline())
     sys.path[:] = first["path"]
@@ -118,7 +118,7 @@ def main() -> None:
     sys.setrecursionlimit(1000)
     for line in sys.stdin:
         request = json.loads(line)
-        # What is over is ended by the signal, also within a function of C.
+        # End a template that runs over by the signal, also within a function of C.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
         answer: dict[str, Any]
         try:

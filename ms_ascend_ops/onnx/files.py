@@ -35,7 +35,7 @@ _MOST_BYTES = 2**31 - 1
 # From this version of the format on, tensors of a graph need not be among its inputs.
 _TENSORS_APART = 4
 
-# A file that is not as it should be may raise these in `onnx` and here.
+# A damaged file may raise these in `onnx` and here.
 DAMAGE = (
     onnx.checker.ValidationError,
     onnx.shape_inference.InferenceError,

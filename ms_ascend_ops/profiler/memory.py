@@ -44,7 +44,7 @@ def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
             continue
         line_bytes = _line_bytes(trace, chip, argument, reads)
         lines, sharers = _read_lines(trace, line_bytes, argument, reads)
-        # What several cores read takes the room of one of them.
+        # Data that several cores read takes the space of one copy.
         for core, indices in enumerate(reads):
             for index, part in zip(indices, lines[core], strict=True):
                 moved[core][index] = _paid(moved[core][index], sharers[part], line_bytes).sum()
@@ -154,9 +154,9 @@ def _reads(
         last_byte = np.full(len(sharers), -np.inf)
         sizes = _moved_bytes(trace.cores[core][indices], chip)
         for size, index, part in zip(sizes, indices, lines[core], strict=True):
-            # Forgotten lines are fetched again. The other cores move as much in the meantime.
+            # Evicted lines are fetched again. The other cores move as much in the meantime.
             new = (moved[core][index] - last_byte[part]) * active > chip.l2_bytes
             last_byte[part] = moved[core][index]
-            # In steps: cores whose rows lie a little differently stay alike. What is less than a line is not worth it.
+            # Round to steps: cores whose rows lie a little differently stay alike. Less than a line does not matter.
             share = (new * _paid(size, sharers[part], line_bytes)).sum() / size if size > line_bytes else 1.0
             hbm[core][index] = size * round(share * _STEPS) / _STEPS * cold

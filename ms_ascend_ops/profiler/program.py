@@ -69,7 +69,7 @@ class _Compiler:
         self.core = core
         self.program = Program()
         self.last = dict.fromkeys((*_DATA_PIPES, Pipe.M, Pipe.S), _NO_EVENT)  # instruction, by pipe
-        # What the next one waits for.
+        # Instructions that the next one of a pipe waits for.
         self.pending: dict[int, set[int]] = {pipe: set() for pipe in (*_DATA_PIPES, Pipe.M)}
         self.asked: dict[int, int] = {}  # product -> instruction
         self.has_started_cube = False
@@ -259,7 +259,7 @@ def alike_groups(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[
 def _digests(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[bytes]:
     found = []
     for core, events in enumerate(trace.cores):
-        # Where a copy goes does not matter, how it lies does.
+        # The destination of a copy does not matter, but its layout does.
         matters = (events["piece_bytes"] > chip.line_bytes) | (events["kind"] == Kind.OPERAND)
         digest = hashlib.blake2b(np.where(matters, events["offset"] % chip.line_bytes, 0).tobytes())
         digest.update(hbm_bytes[core].tobytes())

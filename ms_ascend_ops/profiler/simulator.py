@@ -248,7 +248,7 @@ class _Simulator:
                 time, reason = self.begin[owner][i] + program.offset[follower], ISSUE
             else:
                 time, reason = self.complete[owner][i] + program.delay[follower], i
-            # At the same time the pipe's own work counts as the reason: then nothing was waited for.
+            # At a tie the pipe's own work counts as the reason: then nothing was waited for.
             if time > ready[follower] or (time == ready[follower] and how == _PIPE):
                 ready[follower], cause[follower] = time, reason
             missing[follower] -= 1

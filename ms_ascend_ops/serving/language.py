@@ -66,7 +66,7 @@ class Generation:
         """Stop working on it, if it is not done."""
         self._worker.cancel(self)
 
-    # Called in the thread of the worker.
+    # The methods below run in the thread of the worker.
 
     def _text(self, piece: str) -> None:
         if self.first is None:
@@ -178,7 +178,7 @@ class LanguageWorker:
                 if scheduler.busy:
                     scheduler.step()
             except Exception as error:
-                # Whose fault it was cannot be told; the next ones start with nothing of these.
+                # The failing request is unknown; start the next ones with nothing of these.
                 _log.exception("a step of the language model failed")
                 for one in list(self._open.values()):
                     if one.request.finish_reason is None:

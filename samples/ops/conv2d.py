@@ -37,9 +37,9 @@ SHAPES = (
     (1, 65, 33, 37, 3, 1, 1),  # tails
 )
 SMALL_SHAPES = ((2, 3, 5, 6, 3, 1, 1), (1, 4, 2, 5, 3, 1, 1))
-# Sums of hundreds of products, in the order of other kernels.
+# Kernels sum hundreds of products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# That of an activation is an operator of its own.
+# The gradient of an activation is an operator of its own.
 GRADIENT_VARIANTS = ("",)
 
 

@@ -9,7 +9,7 @@ from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
-# Rows, experts, columns of the result, columns of x.
+# M, experts, N, K.
 SHAPES = (
     (2, 8, 512, 256),  # a token of two experts
     (512, 8, 1024, 1024),

@@ -12,7 +12,7 @@ from ms_ascend_ops import ops as fused
 # nn.Dense keeps its weight transposed.
 DENSE = {"transpose_weight": True}
 VARIANTS = {"": DENSE, "gelu": {**DENSE, "activation": "gelu"}, "silu": {**DENSE, "activation": "silu"}}
-# Rows, columns of the result, columns of x.
+# M, N, K.
 SHAPES = (
     (1, 1024, 1024),
     (1, 4096, 4096),
@@ -24,9 +24,9 @@ SHAPES = (
     (333, 1029, 777),
 )
 SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
-# Sums of k products, in the order of other kernels.
+# Kernels sum K products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# Its gradient is made of products.
+# The gradient is made of products.
 GRADIENT = ()
 
 

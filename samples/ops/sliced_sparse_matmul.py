@@ -12,14 +12,14 @@ from ms_ascend_ops.samples.patterns import by_chance
 from ms_ascend_ops import ops as fused
 from ms_ascend_ops.sliced import LANES, SlicedPattern
 
-# Rows of x, of the matrix, its columns; of a hundred elements so many have a value.
+# Rows of x (M), rows and columns of the matrix (N, K), percentage of values.
 SHAPES = (
     (1, 2048, 2048, 1),
     (1, 2048, 2048, 5),  # a pruned weight and a token
     (4, 4096, 4096, 1),
     (2, 333, 1029, 20),
 )
-# Of the first, every lane has a value.
+# In the first shape every lane has a value.
 SMALL_SHAPES = ((2, 128, 5, 100), (1, 130, 40, 30))
 TOLERANCES = {"float32": 1e-4}
 

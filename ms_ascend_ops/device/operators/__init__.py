@@ -164,7 +164,7 @@ def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
         keywords["outputs"] = [*outputs.values()]
     results = _as_tuple(operator.computation(*given[: len(inputs)], **keywords))
     changed = {one.name: tensors[place][0] for place, one in enumerate(inputs) if one.mark == "&"}
-    # What is changed in place may be an output, too, in another place.
+    # An argument that is changed in place may be an output, too, at another position.
     for name, result in zip(dict.fromkeys([*changed, *outputs]), results, strict=False):
         _store([changed.get(name), outputs.get(name)], [result, result])
 

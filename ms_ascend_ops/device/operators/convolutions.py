@@ -70,7 +70,7 @@ def convolution_backward(
     if mask[0]:
         dx = _forward(dy, weight, x.shape, window) if transposed else _input_gradient(dy, weight, x.shape, window)
     if mask[1]:
-        # A transposed convolution goes from the smaller to the larger area: the two change places.
+        # A transposed convolution goes from the smaller to the larger area: swap the two.
         small, large = (x, dy) if transposed else (dy, x)
         dweight = _weight_gradient(small, large, weight.shape, window)
     if mask[2]:

@@ -124,7 +124,7 @@ class Tensor:
         if array.shape != self.shape:
             array = array.reshape(self.shape) if array.size == self.size else np.broadcast_to(array, self.shape)
         if self.code == _INT4:
-            # Contiguous: CANN has no other ones.
+            # Assume contiguous: CANN has no other ones.
             flat = np.resize(rounded(array, _INT4).reshape(-1), self.size + self.size % 2)
             pairs = array_at(np.dtype(np.uint8), self.address, (flat.size // 2,), (1,))
             pairs[...] = flat[0::2] | (flat[1::2] << 4)
@@ -204,7 +204,7 @@ def _saturated(array: Array, stored: np.dtype[Any]) -> Array:
     """
     limits = np.iinfo(stored)
     wide = np.nan_to_num(np.trunc(array, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    # The largest int64 and uint64 are no float64: the one above is not converted, but replaced.
+    # The largest int64 and uint64 are not float64 values: what reaches the next one is replaced, not converted.
     largest = wide >= limits.max
     return np.where(largest, limits.max, np.where(largest, 0, np.maximum(wide, limits.min)).astype(stored)).astype(
         stored

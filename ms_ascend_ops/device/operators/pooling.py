@@ -43,7 +43,7 @@ class _Pooling:
             moves = zip(begins, self.kernel, self.dilation, size, self.padding, strict=True)
             ends = [min(begin + (k - 1) * d + 1, s + pad) for begin, k, d, s, pad in moves]
             within = zip(begins, ends, size, self.dilation, strict=True)
-            # The first element that is not padding.
+            # Start at the first element that is not padding.
             seen = [slice(b if b >= 0 else b % d, min(e, s), d) for b, e, s, d in within]
             counted = int(np.prod([end - begin for begin, end in zip(begins, ends, strict=True)]))
             yield _Place((..., *at), (..., *seen), counted)

@@ -23,7 +23,7 @@ def erf(x: Any) -> Array:
     values = np.asarray(x)
     result = np.empty(values.shape, np.result_type(values.dtype, np.float32))
     flat, made = np.ravel(values), result.reshape(-1)
-    # A dozen arrays of float64 stay in a cache: those of a whole tensor would wait for memory.
+    # Process blocks: a dozen arrays of float64 then stay in the cache rather than wait for memory.
     for first in range(0, flat.size, _BLOCK):
         made[first : first + _BLOCK] = _erf(flat[first : first + _BLOCK].astype(np.float64))
     return result

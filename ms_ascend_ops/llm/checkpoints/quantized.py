@@ -89,7 +89,7 @@ class QuantizedMatrix:
             scale = self._product_scale()
             if self.zero is None:
                 return numbers, scale, None if not packed else np.full_like(scale, 8)
-            # At most 2^8: exact in float16.
+            # The result is at most 2^8: exact in float16.
             offset = (np.int16(8 * packed) - self._product_groups(self.zero)).astype(scale.dtype)
             return numbers, scale, offset if offset.any() else None
         stored, minimum = (self._product_groups(part).astype(np.float32) for part in (self.scale, self.minimum))

@@ -13,7 +13,7 @@ __all__ = ["TYPES", "check_group", "floats_of", "nbytes_of", "rounded"]
 
 Array = np.ndarray[Any, Any]
 
-# From few bits to many.
+# Sorted from few bits to many.
 TYPES = ("int4", "int8", "float16", "bfloat16", "float32")
 _FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 

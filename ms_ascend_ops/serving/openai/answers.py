@@ -192,7 +192,7 @@ async def answer_of(
         fields = {**head, "object": form.name, "choices": choices, "usage": usage, "system_fingerprint": None}
         return JSONResponse(fields)
 
-    # Probabilities of many tokens take long to write.
+    # Writing probabilities of many tokens takes long.
     return written() if options.logprobs is None else await asyncio.to_thread(written)
 
 
