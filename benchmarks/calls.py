@@ -64,7 +64,7 @@ def _called(case: Case) -> Callable[..., Any]:
     return called
 
 
-def _turn(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
+def _mean_us(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
     """Return the microseconds of a call. MindSpore may still compute when it returns, so the last result is read."""
     start = time.perf_counter()
     for _ in range(calls):
@@ -92,8 +92,8 @@ def measure(names: Iterable[str], rounds: int = 15, calls: int = 200) -> Iterabl
             times: tuple[list[float], list[float]] = ([], [])
             for _ in range(rounds + 1):
                 for function, into in zip((ours, add), times, strict=True):
-                    _turn(function, tensors, 5)
-                    into.append(_turn(function, tensors, calls if mode == "PyNative" else calls // 10))
+                    _mean_us(function, tensors, 5)
+                    into.append(_mean_us(function, tensors, calls if mode == "PyNative" else calls // 10))
             medians = [statistics.median(values[1:]) for values in times]
             yield CallCost(name, mode, *medians)
     ms.set_context(mode=ms.PYNATIVE_MODE)

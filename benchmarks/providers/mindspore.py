@@ -95,11 +95,11 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
             outputs, gradients = outputs[:count], [outputs[count + i] for i in case.differentiable]
         return [value.astype(ms.float32).asnumpy() for value in outputs + gradients]
 
-    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, partial(_turn, mode))
+    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, partial(_round, mode))
 
 
 @contextmanager
-def _turn(mode: int) -> Iterator[None]:
+def _round(mode: int) -> Iterator[None]:
     before = ms.get_context("mode")
     ms.set_context(mode=mode)
     try:

@@ -48,7 +48,7 @@ def ours(case: Case, threads: int) -> Prepared:
                 array[...] = tensor.float().numpy() if tensor.is_floating_point() else tensor.numpy()
         return case.results
 
-    return Prepared(lambda: [call() for call in calls], results, partial(_turn, threads, False))
+    return Prepared(lambda: [call() for call in calls], results, partial(_round, threads, False))
 
 
 def _function(case: Case) -> Callable[..., Any]:
@@ -67,12 +67,12 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
     def results(returned: Any) -> list[NDArray[Any]]:
         return [value.detach().float().numpy() for value in _listed(returned)]
 
-    turn = partial(_turn, threads, case.gradient)
-    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, turn)
+    around = partial(_round, threads, case.gradient)
+    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, around)
 
 
 @contextmanager
-def _turn(threads: int, gradient: bool) -> Iterator[None]:
+def _round(threads: int, gradient: bool) -> Iterator[None]:
     """Wrap a whole round: `torch.no_grad()` around every call would take as long as a small kernel."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
