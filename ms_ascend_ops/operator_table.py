@@ -68,7 +68,7 @@ def _row(spec: registry.OpSpec) -> tuple[str, ...]:
 
 
 def _call(name: str) -> str:
-    """The public function as it is called: rms_norm(x, gamma, epsilon=1e-6, scheme="round_then_scale")."""
+    """Return the public function as it is called: rms_norm(x, gamma, epsilon=1e-6, scheme="round_then_scale")."""
     function = getattr(import_module(f"ms_ascend_ops.ops.{name}"), name)
     old = {attribute.formerly for attribute in registry.signature(name).attributes}
     parameters = [one for one in inspect.signature(function).parameters.values() if one.name not in old]
