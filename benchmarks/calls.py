@@ -25,7 +25,7 @@ MODES = ("PyNative", "gradient", "graph")
 
 @dataclass(frozen=True)
 class CallCost:
-    """Medians over alternating rounds, of the mean of a round."""
+    """Holds medians over alternating rounds, of the mean of a round."""
 
     operator: str
     mode: str
@@ -34,7 +34,7 @@ class CallCost:
 
     @property
     def ratio(self) -> float:
-        """Beside `ops.add`."""
+        """Return the cost as a multiple of that of `ops.add`."""
         return self.us / self.add_us
 
 
@@ -52,7 +52,7 @@ def _add(*tensors):  # type: ignore[no-untyped-def]
 
 
 def _called(case: Case) -> Callable[..., Any]:
-    """The operator as a user calls it."""
+    """Return the operator as a user calls it."""
     function = case.operator.ours
     if not case.attributes:
         return function
@@ -64,8 +64,8 @@ def _called(case: Case) -> Callable[..., Any]:
     return called
 
 
-def _turn(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
-    """Microseconds of a call. MindSpore may still compute when it returns, so the last result is read."""
+def _mean_us(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
+    """Return the microseconds of a call. MindSpore may still compute when it returns, so the last result is read."""
     start = time.perf_counter()
     for _ in range(calls):
         result = function(*tensors)
@@ -74,7 +74,7 @@ def _turn(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> fl
 
 
 def measure(names: Iterable[str], rounds: int = 15, calls: int = 200) -> Iterable[CallCost]:
-    """The cost of a call of each operator, on its smallest shape in float32."""
+    """Yield the cost of a call of each operator, on its smallest shape in float32."""
     for name in names:
         op = operator(name)
         case = Case(name, False, tuple(min(op.shapes, key=math.prod)), "float32", next(iter(op.variants)))
@@ -92,8 +92,8 @@ def measure(names: Iterable[str], rounds: int = 15, calls: int = 200) -> Iterabl
             times: tuple[list[float], list[float]] = ([], [])
             for _ in range(rounds + 1):
                 for function, into in zip((ours, add), times, strict=True):
-                    _turn(function, tensors, 5)
-                    into.append(_turn(function, tensors, calls if mode == "PyNative" else calls // 10))
+                    _mean_us(function, tensors, 5)
+                    into.append(_mean_us(function, tensors, calls if mode == "PyNative" else calls // 10))
             medians = [statistics.median(values[1:]) for values in times]
             yield CallCost(name, mode, *medians)
     ms.set_context(mode=ms.PYNATIVE_MODE)
@@ -114,7 +114,9 @@ print("took", imported - start, time.perf_counter() - imported)
 
 
 def start_up(processes: int = 5) -> tuple[float, float]:
-    """Medians over new processes, in ms: `from ms_ascend_ops import ops` where MindSpore is there, the first call."""
+    """Return medians over new processes, in ms: `from ms_ascend_ops import ops` where MindSpore is there, the
+    first call.
+    """
     runs = []
     for _ in range(processes):
         output = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True).stdout

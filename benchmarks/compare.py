@@ -1,4 +1,4 @@
-"""A run against an older one, and against the other providers: what is slower than it may be.
+"""Compares a run with an older one, and with the other providers: what is slower than it may be.
 
 Works on what `report.as_dict` makes and `--json` writes.
 """
@@ -18,15 +18,15 @@ from rich.table import Table
 __all__ = ["Pair", "against_peers", "changes", "changes_table", "differences", "means", "read"]
 
 OURS = ("library", "mindspore", "pynative")
-# Each of ours has to be as fast as the best of these others, which are called as it is.
+# Each of ours must be at least as fast as the best of these others, which are called the same way.
 RIVALS = {"mindspore": ("stock",), "library": ("torch", "torch_compile", "onnx", "scipy")}
-# Below this a case measures the cost of a call, not that of the work.
+# A smaller case measures the cost of a call rather than of the work.
 LEAST_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two times of one case, in microseconds."""
+    """Compares two times of one case, in microseconds."""
 
     case: str
     provider: str
@@ -49,7 +49,7 @@ class Pair:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A run that `--json` wrote.
+    """Return a run that `--json` wrote.
 
     Raises:
         ValueError: it is none.
@@ -64,7 +64,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _times(run: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """The measured median of every case and provider."""
+    """Return the measured median of every case and provider."""
     return {
         (case["name"], provider): result["median_us"]
         for case in run["cases"]
@@ -74,7 +74,7 @@ def _times(run: dict[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def means(run: dict[str, Any]) -> Iterator[str]:
-    """A line for each dtype: the geometric mean over its cases of the best peer's time, as a multiple of ours."""
+    """Yield a line for each dtype: the geometric mean over its cases of the best peer's time, as a multiple of ours."""
     times, by_dtype = _times(run), {}  # type: ignore[var-annotated]
     for case in run["cases"]:
         theirs = [times[case["name"], rival] for rival in RIVALS["library"] if (case["name"], rival) in times]
@@ -97,13 +97,13 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[Pair]:
-    """Our times that both runs have."""
+    """Return our times that both runs have."""
     before, now = _times(old), _times(new)
     return [Pair(*key, "the old run", before[key], now[key]) for key in now if key in before and key[1] in OURS]
 
 
 def changes_table(pairs: list[Pair], tolerance: float) -> Table:
-    """The slowest change first."""
+    """Return a table of the changes, the slowest first."""
     table = Table(title="Against the old run", title_justify="left")
     for heading in ("case", "provider"):
         table.add_column(heading)
@@ -117,8 +117,8 @@ def changes_table(pairs: list[Pair], tolerance: float) -> Table:
 
 
 def against_peers(new: dict[str, Any]) -> Iterator[Pair]:
-    """Pairs of us with stock MindSpore, and with the fastest of PyTorch, torch.compile, ONNX Runtime and SciPy, in
-    cases of at least `LEAST_BYTES`.
+    """Yield pairs of us with stock MindSpore, and with the fastest of PyTorch, torch.compile, ONNX Runtime and
+    SciPy, in cases of at least `LEAST_BYTES`.
     """
     times = _times(new)
     for case in new["cases"]:

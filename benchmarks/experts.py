@@ -1,4 +1,5 @@
-"""The layer MoEFeedForward beside loops over experts, in stock MindSpore and in PyTorch, where it is installed.
+"""Measures the layer MoEFeedForward beside loops over experts, in stock MindSpore and in PyTorch, where it is
+installed.
 
     python -m ms_ascend_ops.benchmarks.experts --threads 2
 
@@ -21,7 +22,7 @@ from mindspore import Tensor, nn, ops
 
 from ms_ascend_ops import MoEFeedForward, set_num_threads
 
-# Tokens, elements of a token, elements between the products of an expert, experts, experts of a token.
+# Tokens, hidden size, expert's intermediate size, experts, experts per token.
 SHAPES = ((1, 512, 1024, 8, 2), (16, 512, 1024, 8, 2), (256, 512, 1024, 8, 2), (256, 512, 256, 64, 8))
 
 
@@ -58,7 +59,7 @@ class Loop(nn.Cell):  # type: ignore[misc]
 
 
 def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
-    """The loop in PyTorch."""
+    """Return the loop in PyTorch."""
     try:
         import torch
     except ImportError:
@@ -92,7 +93,7 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
-    """Milliseconds of a call, by who computes."""
+    """Return the milliseconds of a call, by provider."""
     tokens, hidden, inner, experts, k = shape
     loop = Loop(hidden, inner, experts, k)
     loop.set_train(False)

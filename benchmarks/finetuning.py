@@ -1,4 +1,4 @@
-"""A step of `llm finetune` beside the same network of MindSpore's own operators.
+"""Measures a step of `llm finetune` beside the same network of MindSpore's own operators.
 
     python -m ms_ascend_ops.benchmarks.finetuning model.gguf text.txt --length 128 --batch 4
 

@@ -1,4 +1,4 @@
-"""Networks of transformers and diffusers in PyTorch and in ONNX Runtime, with and without our operators.
+"""Measures networks of transformers and diffusers in PyTorch and in ONNX Runtime, with and without our operators.
 
     python -m ms_ascend_ops.benchmarks.frameworks --threads 2
 
@@ -23,20 +23,20 @@ from typing import Any
 import click
 import numpy as np
 
-# A call of a variant, whose results are NumPy's.
+# Calls a variant and returns its results as NumPy arrays.
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Network:
-    """A module, and example inputs of one call."""
+    """Holds a module, and example inputs of one call."""
 
     module: Any
     inputs: tuple[Any, ...]
 
 
 def _llama(past: int) -> Network:
-    """The scores of 256 tokens, or of one behind as many as `past` in a cache of fixed size."""
+    """Return the scores of 256 tokens, or of one behind as many as `past` in a cache of fixed size."""
     import torch
     import transformers
 
@@ -97,7 +97,7 @@ def _unet() -> Network:
 
 
 def _first(model: Any) -> Any:
-    """A module whose result is the first one of `model`."""
+    """Return a module whose result is the first one of `model`."""
     import torch
 
     class First(torch.nn.Module):  # type: ignore[misc]
@@ -120,7 +120,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 
 
 def in_pytorch(network: Network, level: str) -> Iterator[tuple[str, Call]]:
-    """Eager, compiled, with the operators, and compiled around these."""
+    """Yield the model in four forms: eager, compiled, with the operators, and compiled around these."""
     import torch
 
     from ms_ascend_ops.torch import optimize
@@ -166,7 +166,7 @@ def _run(session: Any, feeds: dict[str, Any]) -> Any:
 
 
 def measure(calls: dict[str, Call], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Milliseconds of a call: medians of rounds in which each has its turn."""
+    """Return the milliseconds of a call: medians of rounds in which the candidates alternate."""
     expected = next(iter(calls.values()))()
     for name, call in calls.items():
         for _ in range(3):  # the first ones compile

@@ -47,7 +47,7 @@ class Sampling:
 
 @dataclass
 class Result:
-    """One provider on one case: seconds of every call, or the reason why there are none."""
+    """Holds one provider on one case: seconds of every call, or the reason why there are none."""
 
     provider: str
     seconds: list[float] = field(default_factory=list)
@@ -60,13 +60,13 @@ class Result:
 
 @dataclass
 class Outcome:
-    """All providers on one case."""
+    """Holds the results of all providers on one case."""
 
     case: Case
     results: dict[str, Result]
 
     def fastest(self, names: list[str]) -> Result | None:
-        """The fastest of these providers that was measured."""
+        """Return the fastest of these providers that was measured."""
         measured = [self.results[name] for name in names if name in self.results and self.results[name].seconds]
         return min(measured, key=lambda result: result.median, default=None)
 
@@ -140,7 +140,7 @@ def repeat(run: Callable[[], Any], seconds: float, calls: int = 1) -> list[float
 
 
 def _check(prepared: Prepared, reference: list[NDArray[Any]] | None, case: Case) -> list[NDArray[Any]]:
-    """The results of one call, as float32; they must be those of `reference`."""
+    """Return the results of one call, as float32; they must be those of `reference`."""
     with prepared.turn():
         results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]
     if reference is None or not results:

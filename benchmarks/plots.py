@@ -1,4 +1,4 @@
-"""The results as pictures: bars, and a roofline."""
+"""Draws the results: bars, and a roofline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALCULATES = 16  # FLOP a byte, from which on a share of memcpy's speed says no
 
 
 def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
-    """A panel for each operator and dtype, a group of bars for each shape.
+    """Draw a panel for each operator and dtype, a group of bars for each shape.
 
     A bar is the bandwidth as a share of memcpy's; of an operator that calculates in one of the cases, as products and
     attention do, it is GFLOP/s.
@@ -66,7 +66,9 @@ def _height(outcome: Outcome, name: str, calculates: bool) -> float:
 
 
 def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
-    """Floating-point operations a second of a product of two float32 matrices: what these CPUs can calculate."""
+    """Return the floating-point operations a second of a product of two float32 matrices: what these CPUs can
+    calculate.
+    """
     a = np.random.default_rng(0).standard_normal((size, size), np.float32)
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -94,7 +96,7 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     if not drawn:
         raise ValueError("there is nothing to draw a roofline of: it needs the provider 'library'")
     copies = [(outcome.case.bytes, outcome.fastest(COPIES)) for outcome in outcomes]
-    # The largest case: a copy of a small one runs in cache.
+    # Use the largest case: a copy of a small one runs in cache.
     largest = max((size, copy.median) for size, copy in copies if copy is not None)
     bandwidth = largest[0] / largest[1]
     cached = max(size / copy.median for size, copy in copies if copy is not None)
@@ -111,7 +113,7 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), **below)
     if cached > 1.2 * bandwidth:
         axis.loglog(x, np.minimum(x * cached, peak) / 1e9, color="black", linewidth=0.8, linestyle="--")
-        # Left of its ridge: the other roof is below.
+        # Draw it left of its ridge only: the other roof is below.
         axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (peak / cached, peak / 1e9), ha="right", va="bottom")
     axis.annotate(f"matmul {peak / 1e9:.0f} GFLOP/s", (x[-1], peak / 1e9), ha="right", va="bottom")
     titles = list(panels([outcome for outcome, _ in drawn]))

@@ -1,4 +1,4 @@
-"""The results as tables and as JSON."""
+"""Writes the results as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _cpu_name() -> str:
 
 
 def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | str]:
-    """A table for each operator and dtype: for every shape the fastest memcpy, then each provider."""
+    """Yield a table for each operator and dtype: for every shape the fastest memcpy, then each provider."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     yield f"{where['cpu']}, {where['threads']} threads; {versions}"
     for title, group in panels(outcomes).items():
@@ -65,7 +65,7 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
 
 
 def markdown(outcomes: list[Outcome], where: dict[str, Any]) -> str:
-    """One row a case: our direct call, and the time of every other provider that was asked for as a multiple of it."""
+    """Return one row a case: our direct call, and the time of every other provider as a multiple of it."""
     asked = {name for outcome in outcomes for name in outcome.results}
     others = [name for name in PROVIDERS if name in asked and name not in COPIES and name != REFERENCE]
     heading = ["case", "dtype", "us", "% of memcpy", *(PROVIDERS[name].label for name in others)]
@@ -98,7 +98,7 @@ def markdown(outcomes: list[Outcome], where: dict[str, Any]) -> str:
 
 
 def panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
-    """The outcomes by operator, variant and dtype."""
+    """Return the outcomes grouped by operator, variant and dtype."""
     panels: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         panels.setdefault(outcome.case.panel, []).append(outcome)
@@ -122,7 +122,7 @@ def _figures(outcome: Outcome, result: Result, copy: Result | None, ours: Result
 
 
 def _skipped(outcomes: list[Outcome]) -> list[str]:
-    """A line for every reason why a provider was not measured, with the cases."""
+    """Return a line for every reason why a provider was not measured, with the cases."""
     cases: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
         for result in outcome.results.values():
@@ -136,7 +136,7 @@ def _skipped(outcomes: list[Outcome]) -> list[str]:
 
 
 def as_dict(outcomes: list[Outcome], where: dict[str, Any]) -> dict[str, Any]:
-    """Everything, for a JSON file."""
+    """Return everything, for a JSON file."""
     cases = []
     for outcome in outcomes:
         case = outcome.case

@@ -1,4 +1,4 @@
-"""A few rows of every kind of operator: those whose geometric mean beside the best peer is looked at."""
+"""Lists a few rows of every kind of operator: those whose geometric mean beside the best peer is looked at."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROWS = (
 
 
 def rows_of_every_kind(dtypes: Iterable[str], chosen: Iterable[str]) -> list[Case]:
-    """Cases of these operators and dtypes; sparse products in float32 alone, as their peers have no other."""
+    """Return cases of these operators and dtypes; sparse products in float32 alone, as their peers have no other."""
     wanted = set(chosen)
     return [
         Case(name.removesuffix("_grad"), name.endswith("_grad"), shape, dtype, variant)

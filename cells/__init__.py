@@ -1,4 +1,4 @@
-"""The operators as layers: what is imported here is public, in `ms_ascend_ops`, too."""
+"""Provides the operators as layers: what is imported here is public, in `ms_ascend_ops`, too."""
 
 from ms_ascend_ops.cells import whole_cells
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm as AddRMSNorm

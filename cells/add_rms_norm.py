@@ -1,4 +1,4 @@
-"""A residual addition and RMSNorm as one layer."""
+"""Provides a residual addition and RMSNorm as one layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AddRMSNorm"]
 
 
 class AddRMSNorm(RMSNormCell):  # type: ignore[misc]
-    r"""Residual addition and root mean square normalization of the sum, in one pass.
+    r"""Adds a residual and normalizes the sum by its root mean square, in one pass.
 
     .. math::
         x = x_1 + x_2, \qquad

@@ -1,4 +1,4 @@
-"""A convolution in two dims as a layer."""
+"""Provides a convolution in two dims as a layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAD_MODES = ("same", "valid", "pad")
 
 
 class Conv2d(nn.Cell):  # type: ignore[misc]
-    r"""Convolution in two dims, with the arguments of `nn.Conv2d` and an activation.
+    r"""Convolves in two dims, with the arguments of `nn.Conv2d` and an activation.
 
     .. math::
         y = \mathrm{act}(weight * x + bias)
@@ -109,7 +109,7 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, activation: str = "none") -> Conv2d:
-        """The layer in the place of `nn.Conv2d` or `mint.nn.Conv2d`, with its parameters themselves.
+        """Return the layer in the place of `nn.Conv2d` or `mint.nn.Conv2d`, with its parameters themselves.
 
         Args:
             layer: the convolution; it is not changed.

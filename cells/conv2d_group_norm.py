@@ -1,4 +1,4 @@
-"""A convolution in two dims and group normalization of its result as one layer."""
+"""Provides a convolution in two dims and group normalization of its result as one layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Conv2dGroupNorm"]
 
 
 class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
-    r"""Convolution in two dims, what is added to it, and group normalization of the sum with an activation.
+    r"""Convolves in two dims, adds a tensor, and normalizes the sum by groups, with an activation.
 
     .. math::
         z &= weight * x + bias + shift + residual \\
@@ -98,7 +98,7 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, convolution: nn.Cell, norm: nn.Cell, activation: str = "none", with_z: bool = False) -> Conv2dGroupNorm:
-        """The layer in the place of two, with their parameters themselves.
+        """Return the layer in the place of two, with their parameters themselves.
 
         Args:
             convolution: `nn.Conv2d`, `mint.nn.Conv2d`, or `Conv2d` without activation.

@@ -1,4 +1,4 @@
-"""A linear layer."""
+"""Provides a linear layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Dense"]
 
 
 class Dense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer, with the arguments of `nn.Dense`; the activation sees each tile while it is in cache.
+    r"""Computes a linear layer, with the arguments of `nn.Dense`; the activation sees each tile while it is in cache.
 
     .. math::
         y = \mathrm{act}(x \, weight^T + bias)
@@ -73,7 +73,7 @@ class Dense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, activation: str | None = None) -> Dense:
-        """The layer in the place of an `nn.Dense` without activation or a `mint.nn.Linear`, with its Parameters.
+        """Return the layer in the place of an `nn.Dense` without activation or a `mint.nn.Linear`, with its Parameters.
 
         Args:
             layer: the linear layer; it is not changed.

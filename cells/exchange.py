@@ -1,4 +1,4 @@
-"""Putting layers into a network in the place of others, with their Parameters."""
+"""Puts layers into a network in the place of others, with their Parameters."""
 
 from __future__ import annotations
 

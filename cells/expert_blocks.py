@@ -1,4 +1,4 @@
-"""Blocks of experts in networks of others: their weights and settings, in the form of `MoEFeedForward`."""
+"""Reads blocks of experts in networks of others: their weights and settings, in the form of `MoEFeedForward`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mindspore import ops as stock
 
 __all__ = ["given_back", "is_block", "read_block"]
 
-# How networks call the three products of an expert: gate, up, down.
+# Names that networks give the three products of an expert: gate, up, down.
 _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
 _PARTS = ("gate_weight", "up_weight", "down_weight")
 # How they call what `ops.moe_gating_top_k` has, in the block or in its router.
@@ -69,7 +69,7 @@ def read_block(block: nn.Cell, title: str) -> tuple[dict[str, Tensor], dict[str,
 
 
 def given_back(block: nn.Cell, values: Mapping[str, Any]) -> Iterator[tuple[Parameter, Any]]:
-    """The parameters of a block that was read, each with its part of arrays that are like the layer's parameters.
+    """Yield the parameters of a block that was read, each with its part of arrays that are like the layer's parameters.
 
     Args:
         block: the block.
@@ -103,7 +103,7 @@ def _products(block: nn.Cell) -> list[Any]:
 
 
 def _stacked(block: nn.Cell) -> list[Tensor] | None:
-    """Gate, up and down of all experts."""
+    """Return gate, up and down of all experts."""
     products = _products(block)
     if products:
         parts = [products[part::3] for part in range(3)]

@@ -1,4 +1,4 @@
-"""GEGLU as a layer."""
+"""Provides GEGLU as a layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GEGLU"]
 
 
 class GEGLU(nn.Cell):  # type: ignore[misc]
-    r"""GELU-gated linear unit, of one tensor that holds gate and up or of two.
+    r"""Computes a GELU-gated linear unit, of one tensor that holds gate and up or of two.
 
     .. math::
         y = \mathrm{gelu}(\mathrm{gate}) \cdot \mathrm{up}

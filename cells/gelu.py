@@ -1,4 +1,4 @@
-"""GELU as a layer."""
+"""Provides GELU as a layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["GELU"]
 
 
 class GELU(nn.Cell):  # type: ignore[misc]
-    r"""Gaussian error linear unit; takes the argument of `nn.GELU`.
+    r"""Computes the Gaussian error linear unit; takes the argument of `nn.GELU`.
 
     .. math::
         y = x \, \Phi(x), \; \text{or its approximation by tanh}

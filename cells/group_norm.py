@@ -1,4 +1,4 @@
-"""GroupNorm as a layer."""
+"""Provides GroupNorm as a layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GroupNorm"]
 
 
 class GroupNorm(nn.Cell):  # type: ignore[misc]
-    r"""Group normalization, with the arguments of `nn.GroupNorm`, an activation and a data format.
+    r"""Normalizes by groups, with the arguments of `nn.GroupNorm`, an activation and a data format.
 
     .. math::
         y = \mathrm{act}\left(\frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \gamma + \beta\right)

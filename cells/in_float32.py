@@ -1,4 +1,4 @@
-"""Operators of MindSpore's that compute in float32 where mixed precision is put around a layer."""
+"""Computes operators of MindSpore's in float32 where mixed precision is put around a layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["InFloat32"]
 
 
 class InFloat32(nn.Cell):  # type: ignore[misc]
-    """A function of which each operator gets its floats in float32; the result has the dtype of the first argument.
+    """Calls a function of which each operator gets its floats in float32.
+
+    The result has the dtype of the first argument.
 
     MindSpore has no gathers or sums of bfloat16 on a CPU, among others. Within a cell with mixed precision a cast in
     front of an operator does not help: the operator casts its inputs again.
@@ -26,7 +28,7 @@ class InFloat32(nn.Cell):  # type: ignore[misc]
 
 
 class _Inside(nn.Cell):  # type: ignore[misc]
-    """The function, in a cell that casts to float32 whatever the cells around it cast to."""
+    """Calls the function in a cell that casts to float32 whatever the cells around it cast to."""
 
     def __init__(self, function: Callable[..., Tensor]):
         super().__init__()

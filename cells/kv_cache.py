@@ -1,4 +1,4 @@
-"""A cache of keys and values as a layer."""
+"""Provides a cache of keys and values as a layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["KVCache"]
 
 
 class KVCache(nn.Cell):  # type: ignore[misc]
-    """Keys and values of earlier tokens, to which new ones are added in place.
+    """Keeps keys and values of earlier tokens, to which new ones are added in place.
 
     Args:
         blocks: blocks of a paged cache, or sequences of a contiguous one.
@@ -55,7 +55,7 @@ class KVCache(nn.Cell):  # type: ignore[misc]
         self.value_cache = Parameter(initializer("zeros", shape, dtype), name="value_cache", requires_grad=False)
 
     def _add_mixed_precision_flag_recursive(self, **flags: bool) -> None:
-        """Mixed precision around it leaves a cache as it is: its writes would go to a copy in another dtype."""
+        """Ignore mixed precision around a cache: its writes would go to a copy in another dtype."""
 
     def construct(self, key: Tensor, value: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
         if key.dtype != self.key_cache.dtype:  # of mixed precision

@@ -1,4 +1,4 @@
-"""LayerNorm as a layer."""
+"""Provides LayerNorm as a layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LayerNorm"]
 
 
 class LayerNorm(nn.Cell):  # type: ignore[misc]
-    r"""Layer normalization over trailing axes, with the arguments of `nn.LayerNorm`.
+    r"""Normalizes over trailing axes (layer normalization), with the arguments of `nn.LayerNorm`.
 
     .. math::
         y = \frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \gamma + \beta

@@ -1,4 +1,4 @@
-"""A mixture of experts as a layer."""
+"""Provides a mixture of experts as a layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["MoEFeedForward"]
 
 
 class MoEFeedForward(nn.Cell):  # type: ignore[misc]
-    r"""A feed-forward layer of experts with SwiGLU, of which every token takes the best k.
+    r"""Computes a feed-forward layer of experts with SwiGLU, of which every token takes the best k.
 
     A call returns two tensors, (y, logits), unless `return_logits=False`.
 
@@ -70,7 +70,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
     Source: Jiang et al., Mixtral of Experts, 2024.
     """
 
-    # By how much half of the tokens may differ from a block's at most, of 16 bits and of float32.
+    # Largest allowed difference from a block, for half of the tokens, by 16-bit dtypes and float32.
     close = (5e-2, 1e-3)
 
     def __init__(
@@ -141,7 +141,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, block: nn.Cell, check: bool = True, **arguments: Any) -> MoEFeedForward:
-        """The layer of a block as Mixtral, Qwen3-MoE and DeepSeek-V3 have it, with copies of its weights.
+        """Return the layer of a block as Mixtral, Qwen3-MoE and DeepSeek-V3 have it, with copies of its weights.
 
         Blocks are those of mindone, and of transformers written for MindSpore. MindFormers has no such blocks: its
         experts are products of groups already, which `cpu_builtins` serves.
@@ -221,7 +221,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         exchange(network, {name: self})
 
     def own_parameters(self) -> list[ms.Parameter]:
-        """All but those of the shared experts."""
+        """Return all but those of the shared experts."""
         found = [self.router_weight, self.gate_weight, self.up_weight, self.down_weight, self.router_bias]
         return [parameter for parameter in found if parameter is not None]
 
@@ -267,7 +267,7 @@ def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
     block.set_train(training)
     y = (theirs[0] if isinstance(theirs, tuple) else theirs).astype(ms.float32).asnumpy().reshape(-1, hidden)
     ours = layer(x).astype(ms.float32).asnumpy().reshape(-1, hidden)
-    # Of most tokens: where two experts are as good, rounding decides.
+    # Compare most tokens only: where two experts are equally good, rounding decides.
     errors = np.abs(ours - y).max(-1) / (np.abs(y).max(-1) + 1e-30)
     most = layer.close[dtype == ms.float32]
     if not np.median(errors) <= most:

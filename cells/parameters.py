@@ -1,4 +1,4 @@
-"""Arguments and parameters that several layers have."""
+"""Checks arguments and makes parameters that several layers have."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def eps_or_epsilon(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def fixed_parameter(values: Any, name: str) -> Parameter:
-    """A parameter that is not trained."""
+    """Make a parameter that is not trained."""
     return Parameter(values if isinstance(values, Tensor) else Tensor(values), name=name, requires_grad=False)
 
 
 def make_parameter(
     layer: str, argument: str, init: Init, shape: tuple[int, ...], dtype: ms.dtype, name: str
 ) -> Parameter:
-    """A parameter of a layer, as its argument `argument` says. A Parameter is taken as it is, with its name.
+    """Make a parameter of a layer, as its argument `argument` says. A Parameter is taken as it is, with its name.
 
     Raises:
         ValueError: a Parameter has another shape.
@@ -59,7 +59,7 @@ def make_parameter(
 
 
 def one_size(layer: str, argument: str, value: int | Sequence[int]) -> int:
-    """The size of an axis, given as an int or as a shape of one int.
+    """Return the size of an axis, given as an int or as a shape of one int.
 
     Raises:
         TypeError: it is neither.

@@ -1,4 +1,4 @@
-"""A linear layer of 8-bit integers."""
+"""Provides a linear layer of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMPY_TYPES = {"Float16": np.float16, "BFloat16": numpy_bfloat16(), "Float32": 
 
 
 class QuantDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer that multiplies 8-bit integers: rows of x are rounded to them as they come; for inference.
+    r"""Computes a linear layer in 8-bit integers: rows of x are rounded to them as they come; for inference.
 
     .. math::
         y = \bigl(\mathrm{round}(x / s) \, weight^T\bigr) \cdot scale \cdot s + bias, \quad s = \max_j |x_{ij}| / 127
@@ -64,7 +64,7 @@ class QuantDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def from_dense(cls, dense: nn.Dense, dtype: Any = ms.float32) -> QuantDense:
-        """A layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along.
+        """Make a layer with the weight of `dense` rounded to 8 bits, and its bias. An activation is not taken along.
 
         Args:
             dense: the layer; it is not changed.

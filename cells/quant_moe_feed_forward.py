@@ -1,4 +1,4 @@
-"""A mixture of experts that multiplies 8-bit integers."""
+"""Provides a mixture of experts that multiplies 8-bit integers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRODUCTS = ("gate", "up", "down")
 
 
 class QuantMoEFeedForward(MoEFeedForward):
-    """`MoEFeedForward` whose experts multiply 8-bit integers; for inference.
+    """Computes `MoEFeedForward` with experts that multiply 8-bit integers; for inference.
 
     Weights of experts are rounded to 8 bits, with a scale for each of their rows; tokens, and what SwiGLU makes of
     them, as they come, with a scale each (`ops.dynamic_quant`). The router stays as it is.
@@ -57,7 +57,7 @@ class QuantMoEFeedForward(MoEFeedForward):
 
     @classmethod
     def from_layer(cls, layer: MoEFeedForward) -> QuantMoEFeedForward:
-        """The layer with the weights of another one, rounded, and its shared experts.
+        """Return the layer with the weights of another one, rounded, and its shared experts.
 
         Args:
             layer: the other one, which stays as it is.
@@ -80,7 +80,7 @@ class QuantMoEFeedForward(MoEFeedForward):
         return found
 
     def own_parameters(self) -> list[Parameter]:
-        """All but those of the shared experts."""
+        """Return all but those of the shared experts."""
         return [*super().own_parameters(), *(getattr(self, f"{name}_scale") for name in _PRODUCTS)]
 
     def multiply(self, rows: Tensor, ends: Tensor) -> Tensor:
@@ -92,6 +92,6 @@ class QuantMoEFeedForward(MoEFeedForward):
 
 
 def _rounded(weight: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Numbers, and a float32 scale for each row."""
+    """Return the rounded numbers, and a float32 scale for each row."""
     numbers, scale, _ = quantize_weight(weight.reshape(-1, weight.shape[-1]), 8, 0, True, np.float32)
     return numbers.reshape(weight.shape), scale.reshape(weight.shape[:-1]).astype(np.float32)

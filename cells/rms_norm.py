@@ -1,4 +1,4 @@
-"""RMSNorm as a layer."""
+"""Provides RMSNorm as a layer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RMSNormCell(nn.Cell):  # type: ignore[misc]
 
 
 class RMSNorm(RMSNormCell):
-    r"""Root mean square normalization over the last axis.
+    r"""Normalizes by the root mean square over the last axis.
 
     .. math::
         y = \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} \cdot \mathrm{weight}

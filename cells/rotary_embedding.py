@@ -1,4 +1,4 @@
-"""Rotary position embedding as a layer."""
+"""Provides rotary position embedding as a layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCALING = {
 
 
 def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> npt.NDArray[np.float64]:
-    """The angle of one position for each of dim / 2 pairs, in float64: base^(-2 i / dim), scaled."""
+    """Return the angle of one position for each of dim / 2 pairs, in float64: base^(-2 i / dim), scaled."""
     kind = scaling["type"] if scaling else None
     if scaling and kind == "ntk":
         base = base * scaling["factor"] ** (dim / (dim - 2))
@@ -34,7 +34,8 @@ def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None 
         frequencies = frequencies / float(scaling["factor"])
     if scaling and kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        # Turns within the original context: many keep their frequency, few are stretched, between them it is mixed.
+        # Angles that make many turns within the original context keep their frequency, those with few are stretched; in
+        # between both are mixed.
         turns = scaling["original_max_position"] * frequencies / (2 * math.pi)
         kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
         frequencies = frequencies * (kept + (1 - kept) / float(scaling["factor"]))
@@ -46,7 +47,7 @@ def _rows_of(table: Tensor, positions: Tensor) -> Tensor:
 
 
 class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
-    r"""Rotary position embedding of queries and keys.
+    r"""Applies rotary position embedding to queries and keys.
 
     .. math::
         y_1 = x_1 \cos(p f_i) - x_2 \sin(p f_i), \quad y_2 = x_2 \cos(p f_i) + x_1 \sin(p f_i), \quad f_i = b^{-2i/r}

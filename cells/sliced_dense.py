@@ -1,4 +1,4 @@
-"""A linear layer with a pruned weight, for a few rows."""
+"""Provides a linear layer with a pruned weight, for a few rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["SlicedDense"]
 
 
 class SlicedDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step; for inference.
+    r"""Computes a linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step.
+
+    For inference.
 
     .. math::
         y = x \, w^T + bias
@@ -60,7 +62,7 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, density: float | None = None) -> SlicedDense:
-        """A layer with the weight and the bias of an `nn.Dense`, a `mint.nn.Linear` or a `SparseDense`.
+        """Return a layer with the weight and the bias of an `nn.Dense`, a `mint.nn.Linear` or a `SparseDense`.
 
         Args:
             layer: an `nn.Dense` without activation, a `mint.nn.Linear` or a `SparseDense`.
@@ -87,7 +89,7 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
             weight = weight.astype(x.dtype)
         y = sliced_sparse_matmul(x, self.slice_ends, self.indices, weight, self.group_ends, self.pieces)
         if self.out_channels % LANES:
-            # In float, which MindSpore's slices need on a CPU.
+            # MindSpore's slices need float32 on a CPU.
             y = y.astype(ms.float32)[..., : self.out_channels].astype(y.dtype)
         return y + self.bias if self.has_bias else y
 

@@ -1,4 +1,4 @@
-"""A linear layer with a pruned weight."""
+"""Provides a linear layer with a pruned weight."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["SparseDense"]
 
 
 class _Product(nn.Cell):  # type: ignore[misc]
-    """`ops.sparse_matmul` with the transposed pattern at hand, so that a gradient has nothing to sort."""
+    """Calls `ops.sparse_matmul` with the transposed pattern at hand, so that a gradient has nothing to sort."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Product(nn.Cell):  # type: ignore[misc]
 
 
 class SparseDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer with a sparse weight, whose pattern stays as it is while its values are trained.
+    r"""Computes a linear layer with a sparse weight, whose pattern stays as it is while its values are trained.
 
     .. math::
         y = x \, w^T + bias
@@ -113,7 +113,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     @classmethod
     @renamed_argument("way", "method")
     def of(cls, dense: nn.Cell, density: float | None = None, method: str | None = None) -> SparseDense:
-        """A layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
+        """Return a layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
 
         Args:
             dense: the layer, without activation.
@@ -168,7 +168,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return exchange(network, found)
 
     def to_csr(self) -> CSR:
-        """The weight as a sparse matrix."""
+        """Return the weight as a sparse matrix."""
         indptr = np.concatenate(([0], self.row_ends.asnumpy())).astype(np.int32)
         shape = (self.out_channels, self.in_channels)
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
@@ -182,7 +182,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         return next(method for most, method in self._methods if n <= most)
 
     def way(self, n: int) -> Method:
-        """The old name of `method`.
+        """Return `method` under its old name.
 
         Args:
             n: the number of rows.
@@ -202,7 +202,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             )
             y = self._transposed(y)
         else:
-            # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
+            # Sort by the transposed weight, in which columns do not decrease: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
             values = self._reordered(weight, self.order)
             if method == "dense":
@@ -217,7 +217,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
 
 
 class _Blocks(nn.Cell):  # type: ignore[misc]
-    """The product with a dense matrix by those blocks that have a value in `matrix`."""
+    """Multiplies by a dense matrix with those blocks that have a value in `matrix`."""
 
     def __init__(self, matrix: CSR):
         super().__init__()
@@ -237,7 +237,7 @@ class _Blocks(nn.Cell):  # type: ignore[misc]
         down, right = rows // BLOCK_SIDE, columns // BLOCK_SIDE
         number = ops.gather(self.numbers, down * self.across + right, 0)
         within = (rows - down * BLOCK_SIDE) * BLOCK_SIDE + columns - right * BLOCK_SIDE
-        # One more block takes the values that have none; with them, no column is one, and the kernel stops.
+        # An additional block takes values without a block: their column is invalid, so the kernel stops.
         blocks = self._placed(values, (number * BLOCK_AREA + within).expand_dims(1), (self.count + 1) * BLOCK_AREA)
         blocks = self._first_rows(blocks, self.count * BLOCK_AREA).reshape((self.count, BLOCK_SIDE, BLOCK_SIDE))
         missing = number.max() // self.count
@@ -252,7 +252,7 @@ _MOST = 2**62  # rows of x: no limit
 
 
 def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
-    """Up to how many rows of x, and how to multiply."""
+    """Return pairs: up to how many rows of x, and how to multiply."""
     if method is None:
         return tuple((int(min(row.columns, _MOST)), matrix.method(row.columns)) for row in THRESHOLDS[device_target()])
     if method not in LAYER_METHODS:
@@ -262,12 +262,12 @@ def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
 
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
-    """The method for so many rows; if a graph does not know the number (-1), the one for the most rows."""
+    """Return the method for so many rows; if a graph does not know the number (-1), the one for the most rows."""
     return next((method[0] for most, method in methods if 0 <= rows <= most), methods[-1][1][0])
 
 
 def _transposed(x: Tensor) -> Tensor:
-    """Transposed, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
+    """Transpose x, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
     if 1 in x.shape:
         return x.reshape(x.shape[::-1])
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
@@ -295,7 +295,7 @@ def _suits(weight: Tensor, density: float | None) -> bool:
 
 
 def _pruned(weight: Tensor, density: float) -> Tensor:
-    """The largest magnitudes, and zeros; of equal ones the first."""
+    """Keep the largest magnitudes and set the others to zero; of equal ones keep the first."""
     values = weight.astype(ms.float32).asnumpy()
     kept = max(1, round(values.size * density))
     chosen = np.argsort(-np.abs(values).ravel(), kind="stable")[:kept]

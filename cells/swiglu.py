@@ -1,4 +1,4 @@
-"""SwiGLU as a layer."""
+"""Provides SwiGLU as a layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SwiGLU"]
 
 
 class SwiGLU(nn.Cell):  # type: ignore[misc]
-    r"""SiLU-gated linear unit, of one tensor that holds gate and up or of two.
+    r"""Computes a SiLU-gated linear unit, of one tensor that holds gate and up or of two.
 
     .. math::
         y = \mathrm{silu}(\mathrm{gate}) \cdot \mathrm{up}

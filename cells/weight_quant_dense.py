@@ -1,4 +1,4 @@
-"""A linear layer with a weight in 8 or 4 bits."""
+"""Provides a linear layer with a weight in 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNATURE = registry.signature("weight_quant_matmul")
 
 
 class WeightQuantDense(nn.Cell):  # type: ignore[misc]
-    r"""Linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
+    r"""Computes a linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
 
     .. math::
         y = activation(x \, w^T + bias), \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
@@ -83,7 +83,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         symmetric: bool = False,
         quantize_x: str = "none",
     ) -> WeightQuantDense:
-        """A layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
+        """Make a layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
 
         Args:
             dense: the layer; it is not changed.
@@ -119,7 +119,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
 
 
 def _activation_of(dense: nn.Dense) -> str:
-    """The operator's name of the activation."""
+    """Return the operator's name of the activation."""
     activation = dense.activation
     if activation is None:
         return "none"

@@ -1,4 +1,4 @@
-"""Automatic mixed precision at level O1, where MindSpore rewrites the source of a network.
+"""Handles automatic mixed precision at level O1, where MindSpore rewrites the source of a network.
 
 It cannot read that of our layers, nor of constructs that `optimize` has written: it parses each class by itself, and
 copies its file. Here these cells stay whole. Layers that O1 computes in half precision, as `nn.Dense`, get that by
@@ -21,7 +21,7 @@ from ms_ascend_ops.mindspore_versions import private
 
 __all__ = ["keep_whole"]
 
-# These layers of MindSpore have one of ours in their place; its others compute in the dtype of their input at O1.
+# Layers of MindSpore that one of ours replaces; its other layers compute in the dtype of their input at O1.
 _STAND_FOR = {
     "Dense": nn.Dense,
     "SparseDense": nn.Dense,
@@ -47,7 +47,7 @@ class _Whole(metaclass=_AnyWhole):
 
 
 def _to_float32(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-    """The construct of a cell that computes in half precision."""
+    """Return the construct of a cell that computes in half precision."""
     return ops.functional.mixed_precision_cast(ms.float32, self.low_construct(*args, **kwargs))
 
 
@@ -62,13 +62,13 @@ def _lower(cell: nn.Cell, dtype: ms.dtype) -> None:
 
 
 class _O1:
-    """One call of MindSpore's function: what is lowered, and to what."""
+    """Describes one call of MindSpore's function: what is lowered, and to what."""
 
     def __init__(self, original: Any, dtype: ms.dtype, white: Sequence[Any] | None, black: Sequence[Any] | None):
         self.original, self.dtype, self.white, self.black = original, dtype, white, black
 
     def network(self, cell: nn.Cell) -> nn.Cell:
-        """A network, or a part of one, as it is at this level."""
+        """Return a network, or a part of one, as it is at this level."""
         if _is_whole(cell):
             self.whole(cell)
             return cell
@@ -85,11 +85,11 @@ class _O1:
         return self.original(cell, self.dtype, white_list=self.white, black_list=self.black)  # type: ignore[no-any-return]
 
     def whole(self, cell: nn.Cell) -> None:
-        """A cell that keeps its construct."""
+        """Let a cell keep its construct."""
         if amp._precision_set_by_user(cell):
             return
         kind = type(cell)
-        # A linear layer that is also called without its activation has its parameters as they are.
+        # Keep the parameters of a linear layer that is also called without its activation.
         if self.lowers(_STAND_FOR.get(kind.__name__, kind)) and getattr(kind, "fused_source", None) != "":
             _lower(cell, self.dtype)
         else:

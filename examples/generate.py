@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Network:
-    """The two graphs of a network, one for prompts of any length and one for a single token, and a cache.
+    """Holds the two graphs of a network, one for prompts of any length and one for a single token, and a cache.
 
     Both give the scores of the next token, of shape (vocabulary,).
     """
@@ -44,20 +44,20 @@ class Network:
         self.length = 0
 
     def read(self, ids: np.ndarray) -> np.ndarray:
-        """A prompt, of shape (1, length)."""
+        """Read a prompt, of shape (1, length)."""
         self.length = 0
         logits, new = self.read_any(ids, self.cache[:, :, :, :, :0])
         self._append(new)
         return logits
 
     def read_one(self, token: int) -> np.ndarray:
-        """One more token."""
+        """Read one more token."""
         logits, new = self._one(np.array([[token]], np.int32), self.cache, np.array([self.length], np.int32))
         self._append(new.asnumpy())
         return logits.asnumpy()[0, -1]
 
     def read_any(self, ids: np.ndarray, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Any number of tokens behind those of a cache, which is returned with them; for comparison."""
+        """Read any number of tokens behind those of a cache, which is returned with them; for comparison."""
         logits, cache = self._any(ids, cache)
         return logits.asnumpy()[0, -1], cache.asnumpy()
 
@@ -84,7 +84,9 @@ def generate(network: Network, prompt: str, count: int, temperature: float, seed
 
 
 def compare(networks: dict[str, Network], rounds: int) -> dict[str, Any]:
-    """Prefill and decode speed of two networks, alternating, so that both see the same machine; medians of `rounds`.
+    """Compare prefill and decode speed of two networks, alternating, so that both see the same machine.
+
+    Medians of `rounds`.
 
     Also the largest difference between scores: of the two networks, and of the two ways to decode.
     """

@@ -1,4 +1,4 @@
-"""A slow, wrong kernel made right and fast with the checked and the traced build: `python examples/kernel_tools.py`.
+"""Makes a slow, wrong kernel right and fast with the checked and the traced build: `python examples/kernel_tools.py`.
 
 docs/kernel_tools.md tells the story. The three versions are in examples/kernel_tools/; each multiplies the rows of a
 matrix by a factor of their own: y[r, c] = x[r, c] * scale[r].

@@ -1,4 +1,4 @@
-"""A small decoder of the LLaMA architecture, as a user of MindSpore would write it: stock operators only.
+"""Defines a small decoder of the LLaMA architecture, as a user of MindSpore would write it: stock operators only.
 
 The classes and parameters carry the names that Hugging Face's LLaMA has. Nothing here knows about ms_ascend_ops:
 `examples/demo.py` and `examples/train.py` take this network as it is and substitute the fused operators.
@@ -24,7 +24,7 @@ from mindspore.common.initializer import Normal, initializer
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """Sizes of the network. The defaults train to readable text within a minute on two cores."""
+    """Holds the sizes of the network. The defaults train to readable text within a minute on two cores."""
 
     vocab_size: int = 256
     hidden_size: int = 128
@@ -43,7 +43,7 @@ class LlamaConfig:
 
 
 class LlamaRMSNorm(nn.Cell):
-    """Root mean square normalization, computed in float32 whatever the dtype of its input."""
+    """Normalizes by the root mean square, computed in float32 whatever the dtype of its input."""
 
     def __init__(self, hidden_size: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class LlamaRMSNorm(nn.Cell):
 
 
 class LlamaMLP(nn.Cell):
-    """The feed-forward layer: down_proj(silu(gate_proj(x)) * up_proj(x))."""
+    """Computes the feed-forward layer: down_proj(silu(gate_proj(x)) * up_proj(x))."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class LlamaMLP(nn.Cell):
 
 
 class LlamaAttention(nn.Cell):
-    """Causal self-attention with rotary embedding; several query heads share one key/value head."""
+    """Computes causal self-attention with rotary embedding; several query heads share one key/value head."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class LlamaAttention(nn.Cell):
 
 
 class LlamaDecoderLayer(nn.Cell):
-    """Attention and feed-forward layer, each behind a norm and around a residual."""
+    """Computes attention and feed-forward layer, each behind a norm and around a residual."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class LlamaDecoderLayer(nn.Cell):
 
 
 class LlamaModel(nn.Cell):
-    """Embedding, decoder layers and the last norm."""
+    """Computes embedding, decoder layers and the last norm."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class LlamaModel(nn.Cell):
 
 
 class LlamaForCausalLM(nn.Cell):
-    """Next-token scores: `logits, cache = net(input_ids, cache=None, position=None)`.
+    """Computes next-token scores: `logits, cache = net(input_ids, cache=None, position=None)`.
 
     Args of `construct`:
         input_ids: Tensor[int32], shape (batch, length).
@@ -201,17 +201,22 @@ class LlamaForCausalLM(nn.Cell):
 
 
 def item(x: Tensor, index: int) -> Tensor:
-    """`x[index]`, of which MindSpore's CPU kernel for slices copies every element by itself: here, whole rows."""
+    """Return `x[index]`.
+
+    MindSpore's CPU kernel for slices copies every element by itself: here, whole rows are copied.
+    """
     return ops.gather(x, Tensor(index, ms.int32), 0)
 
 
 def linear(in_features: int, out_features: int) -> nn.Dense:
-    """A linear layer without bias, whose outputs start with the variance of its inputs: it learns within minutes."""
+    """Make a linear layer without bias, whose outputs start with the variance of its inputs: it learns within
+    minutes.
+    """
     return nn.Dense(in_features, out_features, has_bias=False, weight_init=Normal(in_features**-0.5))
 
 
 def rotary_tables(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of position * theta^(-2i/d), each of shape (max_position_embeddings, head_dim)."""
+    """Return cos and sin of position * theta^(-2i/d), each of shape (max_position_embeddings, head_dim)."""
     frequencies = config.rope_theta ** (-np.arange(0, config.head_dim, 2) / config.head_dim)
     angles = np.outer(np.arange(config.max_position_embeddings), frequencies)
     angles = np.concatenate([angles, angles], axis=-1)

@@ -26,7 +26,7 @@ CONFIG = LlamaConfig(hidden_size=64, intermediate_size=176, num_hidden_layers=2)
 
 
 class Loss(nn.Cell):
-    """Cross entropy of each next token."""
+    """Computes the cross entropy of each next token."""
 
     def __init__(self, network: nn.Cell) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Loss(nn.Cell):
 
 
 class Average(nn.Cell):
-    """The mean of a tensor over all ranks."""
+    """Averages a tensor over all ranks."""
 
     def __init__(self, ranks: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Average(nn.Cell):
 
 
 class SumOfGradients(nn.Cell):
-    """x itself, which every rank has; each uses it for something else, so its gradient is the sum of theirs."""
+    """Returns x, which every rank has; each uses it for something else, so its gradient is the sum of theirs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SumOfGradients(nn.Cell):
 
 
 class SumOfValues(nn.Cell):
-    """The sum of what the ranks have, which every rank gets, and with it the same gradient."""
+    """Sums what the ranks have; every rank gets the sum, and with it the same gradient."""
 
     def __init__(self) -> None:
         super().__init__()

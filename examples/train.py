@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
-    """The whole way."""
+    """Run the whole demonstration."""
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_seed(arguments.seed)
 
@@ -106,7 +106,7 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def corpus() -> np.ndarray:
-    """The sources of this machine's Python standard library, one after the other, as bytes."""
+    """Return the sources of this machine's Python standard library, one after the other, as bytes."""
     root = Path(sysconfig.get_path("stdlib"))
     parts = []
     size = 0
@@ -121,7 +121,7 @@ def corpus() -> np.ndarray:
 
 
 def batches(text: np.ndarray, seed: int) -> Iterator[Tensor]:
-    """Random pieces of the text, one token longer than the network reads: the last one is only predicted."""
+    """Yield random pieces of the text, one token longer than the network reads: the last one is only predicted."""
     random = np.random.default_rng(seed)
     while True:
         starts = random.integers(0, len(text) - LENGTH - 1, BATCH)
@@ -129,7 +129,7 @@ def batches(text: np.ndarray, seed: int) -> Iterator[Tensor]:
 
 
 def loss_function(net: LlamaForCausalLM) -> Callable[[Tensor], Tensor]:
-    """Mean cross-entropy of the next byte, in nats."""
+    """Return the mean cross-entropy of the next byte, in nats."""
     vocabulary = net.config.vocab_size
 
     def loss(ids: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ def train(net: LlamaForCausalLM, data: Iterator[Tensor], seconds: float, console
 
 
 def learning_rate(step: int, done: float) -> float:
-    """Linear warm-up over ten steps, then a cosine over the time that is left."""
+    """Return the learning rate: linear warm-up over ten steps, then a cosine over the time that is left."""
     return LEARNING_RATE * min(1.0, step / 10) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
@@ -182,20 +182,23 @@ def loss_and_gradients(net: LlamaForCausalLM, ids: Tensor) -> tuple[float, list[
 
 
 def calls(config: LlamaConfig, ids: Tensor) -> list[list[Tensor]]:
-    """The uses that are to be fused: prefill, decoding with a growing cache and with one of fixed size."""
+    """Return the calls that are to be fused: prefill, decoding with a growing cache and with one of fixed size."""
     shape = (config.num_hidden_layers, 2, BATCH, config.num_key_value_heads, 5, config.head_dim)
     cache = Tensor(np.random.default_rng(2).standard_normal(shape).astype(np.float32))
     return [[ids[:, :-1]], [ids[:, :1], cache], [ids[:, :1], cache, Tensor([3], ms.int32)]]
 
 
 def largest_relative_difference(stock: list[np.ndarray], fused: list[np.ndarray]) -> float:
-    """Over all parameters, the largest difference as a share of the largest magnitude in that parameter's gradient."""
+    """Return the largest difference over all parameters, as a share of the largest magnitude in that
+    parameter's gradient.
+    """
     return max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(stock, fused, strict=True))
 
 
 def export(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> None:
-    """Two MindIRs: a graph for any batch, any number of new tokens and any number of tokens in the cache; and one for a
-    single token, which MindSpore runs much faster, because it does not have to infer sizes at every call.
+    """Export two MindIRs: a graph for any batch, any number of new tokens and any number of tokens in the cache.
+
+    And one for a single token, which MindSpore runs much faster, because it does not have to infer sizes at every call.
     """
     ids = Tensor(shape=[None, None], dtype=ms.int32)
     sizes = [config.num_hidden_layers, 2, None, config.num_key_value_heads, None, config.head_dim]
@@ -206,7 +209,8 @@ def export(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> None:
 
 
 def export_joined(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> Report:
-    """The same, and what only a file allows: one product for several layers, additions within norms, fewer copies.
+    """Export the same, and what only a file allows: one product for several layers, additions within norms,
+    fewer copies.
 
     Returns what was done in the graph for any sizes.
     """
@@ -245,7 +249,7 @@ def plot(losses: list[float], path: Path) -> None:
 
 
 def table(results: dict[str, Any]) -> Table:
-    """All results in one table."""
+    """Return all results in one table."""
     made = Table(title="Stock operators against fused ones, on this CPU (no figure of an NPU)", title_justify="left")
     for name, justify in (("", "left"), ("stock", "right"), ("fused", "right"), ("", "left")):
         made.add_column(name, justify=justify)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Finding the places for fused operators in a network, putting them there, and taking the result to another process.
+"""Finds the places for fused operators in a network, puts them there, and takes the result to another process.
 
 The names are imported when they are used: the patterns and the graphs that they are looked for in need no MindSpore.
 """

@@ -1,4 +1,4 @@
-"""Fused operators for MindSpore on Ascend NPUs, which also run on any CPU.
+"""Provides fused operators for MindSpore on Ascend NPUs, which also run on any CPU.
 
     from ms_ascend_ops import RMSNorm, SwiGLU, ops
 

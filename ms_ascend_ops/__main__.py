@@ -1,4 +1,4 @@
-"""The command line: `ms-ascend-ops --help`, or `python -m ms_ascend_ops --help`."""
+"""Runs the command line: `ms-ascend-ops --help`, or `python -m ms_ascend_ops --help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a result is accurate enough: the rules of CANN's operator libraries, as figures.
+"""Says when a result is accurate enough: the rules of CANN's operator libraries, as figures.
 
 Golden values are computed in float64 from the same, already rounded inputs. Three rules: a mixed tolerance for 99 % of
 the elements with a cap for the rest; mean and maximum relative error (MERE, MARE); and the error of the same
@@ -19,7 +19,7 @@ __all__ = ["EPSILON", "LARGEST", "RULES", "SMALLEST", "WITHIN", "Accuracy", "Rul
 
 @dataclass(frozen=True)
 class Rule:
-    """Bounds for one dtype."""
+    """Holds the bounds for one dtype."""
 
     tolerance: tuple[float, float]  # relative, absolute
     cap: float  # absolute, or 32 ULP
@@ -63,7 +63,7 @@ class Accuracy:
 
     @property
     def reasons(self) -> list[str]:
-        """The rules that are broken, in words; none: accurate."""
+        """Return the rules that are broken, in words; none: accurate."""
         rule, broken = RULES[self.dtype], []
         if not self.specials:
             broken.append("NaN or Inf stands elsewhere than in the golden values")
@@ -79,7 +79,9 @@ class Accuracy:
 
 
 def ulps(actual: ArrayLike, golden: ArrayLike, dtype: str) -> NDArray[np.float64]:
-    """Errors in units of the last place of the golden values, of which subnormal ones count as the smallest normal."""
+    """Return errors in units of the last place of the golden values, of which subnormal ones count as the
+    smallest normal.
+    """
     actual, golden = np.asarray(actual, np.float64), np.asarray(golden, np.float64)
     magnitude = np.maximum(np.abs(golden), SMALLEST[dtype])
     place = np.exp2(np.floor(np.log2(magnitude))) * EPSILON[dtype]

@@ -1,4 +1,4 @@
-"""Operators of the CANN package as functions of device memory: CANN's aclnn interface through ctypes.
+"""Calls operators of the CANN package as functions of device memory: CANN's aclnn interface through ctypes.
 
 An operator has two functions, which CANN generates from its registration: `aclnnXGetWorkspaceSize` takes tensors,
 attributes and outputs in the order of the definition, and prepares a launch; `aclnnX` puts it into a stream. What is
@@ -26,7 +26,7 @@ __all__ = ["FUNCTIONS", "HEADERS", "VALUES", "Launch", "Layout", "Operator", "ad
 
 HEADERS = ("acl/acl.h", "aclnn/acl_meta.h")  # which of those behind acl.h has a function differs by version
 
-# By name: the library, the result and the parameters in C.
+# Maps a name to the library, the result and the parameters in C.
 FUNCTIONS = {
     "aclCreateTensor": (
         "libnnopbase.so",
@@ -66,7 +66,7 @@ _TYPES: dict[str, Any] = {
     "const char*": ctypes.c_char_p,
 }
 
-# A choice is the index of its text.
+# A choice is passed as the index of its text.
 _ATTRIBUTES: dict[str, Any] = {
     "int": ctypes.c_int64,
     "float": ctypes.c_double,
@@ -91,7 +91,7 @@ class Layout:
 
 
 class Operator:
-    """One operator of the installed package for one chip.
+    """Describes one operator of the installed package for one chip.
 
     Raises:
         RuntimeError: the package, or a library of CANN, is missing or another version; the message says what to do.
@@ -126,7 +126,7 @@ class Operator:
 
 
 class Launch:
-    """An operator for tensors of given layouts: what is the same from call to call is made once.
+    """Calls an operator on tensors of given layouts: what is the same from call to call is made once.
 
     Args:
         operator: which.
@@ -199,7 +199,7 @@ def address(function: Any) -> int:
 
 
 def _description(layout: Layout) -> tuple[Any, ...]:
-    """The arguments of aclCreateTensor but the address."""
+    """Return the arguments of aclCreateTensor but the address."""
     rank, sizes, strides = len(layout.shape), layout.shape, layout.strides
     dims = ctypes.c_int64 * rank
     return (
@@ -218,7 +218,7 @@ def _create(description: tuple[Any, ...], address: int) -> int:
 
 @cache
 def function(name: str) -> Any:
-    """One of `FUNCTIONS`.
+    """Return one of `FUNCTIONS`.
 
     Raises:
         RuntimeError: CANN's library does not load.
@@ -232,7 +232,7 @@ def function(name: str) -> Any:
 
 @cache
 def _open(name: str) -> ctypes.CDLL:
-    """A library by its path; one of CANN by its name, in the toolkit that the environment names."""
+    """Open a library by its path; one of CANN by its name, in the toolkit that the environment names."""
     home = Path(os.environ.get("ASCEND_HOME_PATH", ""), "lib64", name)
     try:
         return ctypes.CDLL(str(home) if home.is_file() else name)

@@ -13,7 +13,7 @@ _VERSION = re.compile(r"^Version\s*=\s*\[?([\w.]+)", re.MULTILINE | re.IGNORECAS
 
 
 def cann_home() -> Path | None:
-    """The folder of the toolkit that the environment names (its `set_env.sh` does)."""
+    """Return the folder of the toolkit that the environment names (its `set_env.sh` does)."""
     for variable in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
         if os.environ.get(variable):
             return Path(os.environ[variable])
@@ -23,14 +23,14 @@ def cann_home() -> Path | None:
 
 
 def cann_version() -> str | None:
-    """The version of the toolkit, e.g. "8.5.0"; None if there is none."""
+    """Return the version of the toolkit, e.g. "8.5.0"; None if there is none."""
     home = cann_home()
-    # The places of 8.x and 9.x.
+    # Install locations of 8.x and 9.x.
     return None if home is None else _version_of(home / "compiler" / "version.info", home / "version.info")
 
 
 def driver_version() -> str | None:
-    """The version of the NPU driver; None if there is none."""
+    """Return the version of the NPU driver; None if there is none."""
     return _version_of(_DRIVER / "version.info")
 
 

@@ -115,7 +115,7 @@ def inputs_first(weight: Sequence[int], groups: int, data_format: str) -> tuple[
 
 
 def numbers(name: str, value: Any, counts: tuple[int, ...], least: int, op: str = "conv2d") -> tuple[int, ...]:
-    """Two integers, or as many as one of `counts`."""
+    """Return two integers, or as many as one of `counts`."""
     found = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else (None,)
     if any(isinstance(number, bool) or not isinstance(number, int) for number in found) or isinstance(value, bool):
         raise TypeError(f"{op}: {name} must be an int or a tuple of ints, got {value!r}")
@@ -134,7 +134,10 @@ def named_padding(
     dilation: Sequence[int],
     op: str = "conv2d",
 ) -> tuple[int, ...]:
-    """Zeros above, below, to the left and to the right of x. `dims`: its rows and columns, -1 or None where unknown."""
+    """Return the zeros above, below, to the left and to the right of x.
+
+    `dims`: its rows and columns, -1 or None where unknown.
+    """
     if name not in ("same", "valid"):
         raise ValueError(f"{op}: padding must be 'same', 'valid' or numbers, got {name!r}")
     pads: list[int] = []
@@ -154,8 +157,9 @@ def named_padding(
 def placement(
     x: Sequence[int], weight: Sequence[int], op: str, stride: Any, padding: Any, dilation: Any, data_format: str
 ) -> tuple[int, ...]:
-    """The first attributes of convolutions, of what their functions are given: strides, padding above, below, to the
-    left and to the right, dilations. `x`, `weight`: shapes, with -1 or None for what is unknown, -2 for a rank that is.
+    """Return the first attributes of convolutions, of what their functions are given: strides, padding above,
+    below, to the left and to the right, dilations. `x`, `weight`: shapes, with -1 or None for what is unknown,
+    -2 for a rank that is.
     """
     strides, dilations = numbers("stride", stride, (2,), 1, op), numbers("dilation", dilation, (2,), 1, op)
     if isinstance(padding, str):

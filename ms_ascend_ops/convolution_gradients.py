@@ -1,4 +1,4 @@
-"""The gradients of a convolution in two dims, of kernels, for the bprops of MindSpore."""
+"""Computes the gradients of a convolution in two dims, of kernels, for the bprops of MindSpore."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["convolution_gradients"]
 
 
 def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
-    """(dz, x, weight, bias) -> dx, dweight, dbias of a convolution with these attributes of conv2d, where dz is the
-    gradient of what an activation is applied to.
+    """Compute (dz, x, weight, bias) -> dx, dweight, dbias of a convolution with these attributes of conv2d,
+    where dz is the gradient of what an activation is applied to.
     """
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     stride_h, stride_w = attributes["stride_h"], attributes["stride_w"]
@@ -100,5 +100,5 @@ def _whole_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
 
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _are_known(sizes: tuple[int | None, ...]) -> bool:
-    """False in a graph for any sizes."""
+    """Return whether all sizes are known: not in a graph for any sizes."""
     return all(size is not None and size >= 0 for size in sizes)

@@ -1,4 +1,4 @@
-"""Names that a release keeps after they have changed."""
+"""Keeps names for a release after they have changed."""
 
 import functools
 import warnings
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def renamed_argument(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the function takes the keyword `old`, too, for `new`, and warns (DeprecationWarning)."""
+    """Decorate a function that takes the keyword `old`, too, for `new`, and warns (DeprecationWarning)."""
 
     def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""The fast path of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
+"""Implements the fast path of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
 
 MindSpore takes a call of an `ops.Custom` through the compilation of a graph of one node, shape inference in the library
 included. Here the library runs on the memory of the tensors, once MindSpore has computed what they hold; the results
@@ -37,7 +37,7 @@ def _always() -> bool:
     return True
 
 
-# Tells whether the calls of this moment are to be differentiated.
+# Says whether the calls of this moment are differentiated.
 recording: Callable[[], bool] = getattr(getattr(_EXECUTOR, "_executor", None), "requires_grad", _always)
 
 
@@ -47,7 +47,7 @@ def usable() -> bool:
 
 
 def casting() -> Any:
-    """The kind of mixed precision of the cell that is being called; None without."""
+    """Return the kind of mixed precision of the cell that is being called; None without."""
     return _casting[-1] if _casting else None
 
 
@@ -58,7 +58,7 @@ def direct(
     check: Callable[..., None] | None,
     library: Any = None,
 ) -> Callable[..., Any] | None:
-    """The kernel as a function of the given tensors, which checks them; None: there is no fast path.
+    """Return the kernel as a function of the given tensors, which checks them; None: there is no fast path.
 
     The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
     `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
@@ -101,7 +101,7 @@ def recorded(op: str, function: Callable[..., Any], bprop: Callable[..., Any], t
 
 
 class _Recorded(_FUNCTION or object):  # type: ignore[misc]
-    """A call that is to be differentiated."""
+    """Records a call that is to be differentiated."""
 
     @staticmethod
     def forward(ctx: Any, op: str, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:
@@ -118,7 +118,7 @@ class _Recorded(_FUNCTION or object):  # type: ignore[misc]
     def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
         tensors, results = saved[: ctx.count], saved[ctx.count :]
-        # A result without a gradient. MindSpore would launch operators to make its zeros.
+        # None stands for a result without a gradient. MindSpore would launch operators to make its zeros.
         douts = tuple(_zeros(result) if dout is None else dout for dout, result in zip(douts, results, strict=True))
         gradients = ctx.bprop(*tensors, results, douts) if ctx.several else ctx.bprop(*tensors, results[0], douts[0])
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
@@ -145,7 +145,10 @@ def _framework() -> Any:
 
 
 def _overhear_casts() -> list[Any] | None:
-    """The dtypes that the cells being called are to compute in, the innermost last; None: they cannot be told."""
+    """Return the dtypes that the cells being called are to compute in, the innermost last.
+
+    None: they cannot be told.
+    """
     # A cell with `to_float` hands its dtype to this private method, MindSpore keeps it in C++ and tells nobody, and the
     # fast path, which goes past MindSpore, must cast as MindSpore would. So the method is replaced by one that takes
     # the dtype down and hands it on. Where a MindSpore has no such method there is no fast path: see `direct`.

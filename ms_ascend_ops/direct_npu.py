@@ -1,4 +1,4 @@
-"""A call in PyNative on an NPU: from the tensors to the aclnn function of the CANN package, past `ops.Custom`.
+"""Calls an aclnn function of the CANN package from tensors in PyNative on an NPU, past `ops.Custom`.
 
 In PyNative MindSpore's `ops.Custom` takes nothing but tensors there; our operators have attributes, and inputs that may
 be absent. So `_pynative` (kernels/binding/pynative_call.cpp) puts the call into the pipeline of threads in which
@@ -28,14 +28,14 @@ _REMEMBERED = 256  # combinations of shapes and dtypes, of one operator with its
 # TypeId of MindSpore 2.10 (mindapi/base/type_id.h).
 _TYPES = {"int8": 32, "int32": 34, "int64": 35, "float16": 42, "float32": 43, "bfloat16": 45}
 
-# A result has the number of its dtype, and its shape.
+# Describe a result by the number of its dtype, and its shape.
 Forms = list[tuple[int, tuple[int, ...]]]
 
 
 def on_npu(
     signature: Signature, given: tuple[TensorSpec, ...], attributes: Mapping[str, Any], soc: Callable[[], str]
 ) -> Callable[..., Any]:
-    """The operator as a function of the given tensors, which have been checked."""
+    """Return the operator as a function of the given tensors, which have been checked."""
     places = [given.index(tensor) if tensor in given else None for tensor in signature.inputs]
     known: dict[tuple[Any, ...], Forms] = {}
     made: list[Callable[[tuple[Tensor, ...], Forms], list[Tensor]]] = []
@@ -61,7 +61,7 @@ def on_npu(
 
 
 def no_gradient(operator: str) -> Callable[..., Any]:
-    """The bprop of an operator that has none."""
+    """Return the bprop of an operator that has none."""
 
     def bprop(*_: Any) -> Any:
         raise RuntimeError(f"{operator}: it has no gradient")

@@ -91,7 +91,7 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Every part, one after the other."""
+    """Yield the findings of every part, one after the other."""
     _run.cache_clear()
     for part, check in _CHECKS.items():
         try:
@@ -199,7 +199,7 @@ def _operators(part: str) -> Check:
 
 
 def _products(part: str) -> Check:
-    """By the library that MindSpore brings, which is there once MindSpore is imported."""
+    """Return the findings on products, by the library that MindSpore brings, once MindSpore is imported."""
     found, failure = _run(_TRY_MINDSPORE if _installed("mindspore") else _TRY_LIBRARY)
     if found is None:
         return Check(part, "error", f"an operator does not run: {failure}", "first what the other parts say")
@@ -382,7 +382,7 @@ def _has_npu() -> bool:
 
 
 def _cann_supported() -> list[str]:
-    """The versions that the installed MindSpore says it is for."""
+    """Return the versions that the installed MindSpore says it is for."""
     try:
         from ms_ascend_ops.mindspore_versions import private  # noqa: PLC0415 - imports MindSpore
 

@@ -1,4 +1,4 @@
-"""Why a kernel is split as it is: its tiling for shapes on a target, and what would change it.
+"""Explains why a kernel is split as it is: its tiling for shapes on a target, and what would change it.
 
 The tiling is computed by the C++ function that also runs before every launch, for any number of cores and any Unified
 Buffer. What limits it is found by asking again with more of each.
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tiling of one call, and on a chip who computes it: this kernel, or CANN's operator."""
+    """Describes the tiling of one call, and on a chip who computes it: this kernel, or CANN's operator."""
 
     signature: Signature
     target: Target
@@ -56,7 +56,7 @@ class Explanation:
 
     @property
     def instance(self) -> str:
-        """The instantiation of the kernel that runs."""
+        """Return the instantiation of the kernel that runs."""
         dtypes = {tensor.dtype: found[1] for tensor, found in zip(self.signature.inputs, self.inputs, strict=True)}
         return f"{self.signature.entry}Kernel<{', '.join(dtypes[name] for name in self.signature.variables)}>"
 
@@ -76,7 +76,7 @@ class Explanation:
 
 
 def find_target(name: str) -> Target:
-    """A chip by its name, or "cpu": the host library with its present number of threads.
+    """Return a chip by its name, or "cpu": the host library with its present number of threads.
 
     "ascend910b", as CANN calls the family, stands for its largest, the 910B2.
 

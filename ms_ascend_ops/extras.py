@@ -1,4 +1,4 @@
-"""The commands that need more than a plain installation has: packages of an extra, or the sources of the kernels."""
+"""Lists commands that need more than a plain installation: packages of an extra, or the sources of the kernels."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _MODULES = {"grpcio": "grpc"}  # the others are imported under their own names
 
 
 def missing(command: str) -> list[str]:
-    """The packages that the command needs and that are not installed."""
+    """Return the packages that the command needs and that are not installed."""
     extra = EXTRA_OF.get(command)
     return [name for name in PACKAGES[extra] if not _is_installed(name)] if extra else []
 
 
 def advice(command: str) -> str:
-    """The command line that installs what the command needs."""
+    """Return the command line that installs what the command needs."""
     return f"pip install 'ms_ascend_ops[{EXTRA_OF[command]}]'"
 
 
 def source_tree() -> Path | None:
-    """The source tree that this package runs from, if it does."""
+    """Return the source tree that this package runs from, if it does."""
     root = Path(__file__).resolve().parent.parent
     return root if (root / "CMakeLists.txt").is_file() and (root / "kernels" / "host" / "traced").is_dir() else None
 

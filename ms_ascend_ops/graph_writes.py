@@ -1,4 +1,4 @@
-"""Tensors that a kernel in a graph changes in place: whole ones, or a refusal.
+"""Checks tensors that a kernel in a graph changes in place: whole ones, or a refusal.
 
 MindSpore gives a graph a copy of a tensor that is a view, and what is written to the copy is lost. A view that the
 graph makes of a Parameter or of an input is a copy there, too; in PyNative it is none. A primitive sees neither, so
@@ -67,7 +67,7 @@ def describe_view(tensor: Tensor) -> str:
 
 
 def _compile(compiled: Callable[..., Any], phase_of: Callable[..., str]) -> Callable[..., Any]:
-    """MindSpore's function that compiles a graph, if it is not compiled already."""
+    """Return MindSpore's function that compiles a graph, wrapped to note the writes of that graph."""
 
     @functools.wraps(compiled)
     def compile_graph(executor: Any, *arguments: Any, **keywords: Any) -> Any:

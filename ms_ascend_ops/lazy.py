@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are used."""
+"""Imports names of a package when they are used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["lazy_attributes"]
 
 
 def lazy_attributes(package: str, origins: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `origins`: the module that each name comes from; the name itself if it is one."""
+    """Return the `__getattr__` of a package.
+
+    `origins`: the module that each name comes from; the name itself if it is one.
+    """
 
     def attribute(name: str) -> Any:
         if name not in origins:
@@ -19,7 +22,7 @@ def lazy_attributes(package: str, origins: Mapping[str, str]) -> Callable[[str],
         try:
             module = import_module(origins[name])
         except AttributeError as error:
-            # Python takes that for a name which is not there, and says no more than this.
+            # Python takes this error for a missing name, and says no more than this.
             raise ImportError(f"cannot import {name} from {package}: {error}") from error
         value = module if origins[name] == f"{package}.{name}" else getattr(module, name)
         vars(sys.modules[package])[name] = value

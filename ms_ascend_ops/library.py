@@ -39,7 +39,7 @@ _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source
 
 @cache
 def native() -> Any:
-    """The module `ms_ascend_ops._C`, checked to belong to this version of the package.
+    """Return the module `ms_ascend_ops._C`, checked to belong to this version of the package.
 
     Raises:
         RuntimeError: the library is missing, cannot be loaded, or has another version.
@@ -70,7 +70,7 @@ def _other_python() -> str:
 
 
 class LibraryVersion:
-    """A kernel library that was built from another state of the kernels. `open_library` makes it."""
+    """Stands for a kernel library that was built from another state of the kernels. `open_library` makes it."""
 
     def __init__(self, path: Path, module: Any):
         self.path = str(path)
@@ -138,7 +138,7 @@ _counting = False
 
 
 def opened() -> list[tuple[str | None, Any]]:
-    """The kernel libraries of this process, as path and module; the path of the package's own is None."""
+    """Return the kernel libraries of this process, as path and module; the path of the package's own is None."""
     return [(None, native()), *((version.path, version.module) for version in list(_versions))]
 
 
@@ -152,7 +152,7 @@ def count_launches(on: bool) -> None:
 
 @cache
 def library_path() -> str:
-    """Absolute path of the kernel library, which was checked to load and to have the right version."""
+    """Return the absolute path of the kernel library, which was checked to load and to have the right version."""
     return str(Path(native().library_path()).resolve())
 
 

@@ -51,7 +51,9 @@ _log = logging.getLogger("ms_ascend_ops")
 
 @dataclass(frozen=True)
 class Private:
-    """A private name: the modules that may have it, the newest first, and what happens where none of them has it."""
+    """Describes a private name: the modules that may have it, the newest first, and what happens where none of
+    them has it.
+    """
 
     name: str
     modules: tuple[str, ...]
@@ -176,12 +178,15 @@ FAULTS = (
 
 
 def version() -> tuple[int, ...]:
-    """The numbers of MindSpore's version."""
+    """Return the numbers of MindSpore's version."""
     return _numbers(ms.__version__)
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of MindSpore, as the definitions write it; MindNLP puts `mindspore.` in front of it."""
+    """Return the name of a dtype of MindSpore, as the definitions write it.
+
+    MindNLP puts `mindspore.` in front of it.
+    """
     return str(dtype).lower().rsplit(".", 1)[-1]
 
 
@@ -198,7 +203,7 @@ def _is_in_this_version(name: str) -> bool:
 
 @cache
 def private(name: str) -> Any:
-    """One of `PRIVATE`; None where this MindSpore has it no more, which is said once."""
+    """Return one of `PRIVATE`; None where this MindSpore has it no more, which is said once."""
     (entry,) = (entry for entry in PRIVATE if entry.name == name)
     for module in entry.modules:
         try:
@@ -219,7 +224,7 @@ def _was_tried() -> bool:
 
 
 def say_if_not_tried() -> None:
-    """One line for a version that nobody has run this library with."""
+    """Log one line for a version that nobody has run this library with."""
     if not _was_tried():
         _log.warning("MindSpore %s was not tried with this library; %s were", ms.__version__, ", ".join(TRIED))
 
@@ -244,13 +249,13 @@ _find_jit_context = private("jit_context")
 
 
 class RecordingContext(private("JitContext") or object):  # type: ignore[misc]
-    """Is called by MindSpore for each primitive that Python has called, in the place of its own tracing of graphs."""
+    """Receives each primitive that Python has called from MindSpore, in the place of its own tracing of graphs."""
 
     def is_nested(self) -> bool:
         return False
 
     def pass_trace_node(self, old: Any, new: Any) -> None:
-        """MindSpore has put one argument into the place of another."""
+        """Log that MindSpore has put one argument into the place of another."""
 
 
 @contextmanager
@@ -321,7 +326,7 @@ device_target: Callable[[], str] = _make_device_target()
 
 
 def soc_version() -> str:
-    """The chip, as CANN names it: ascend910b."""
+    """Return the chip, as CANN names it: ascend910b."""
     context = private("MSContext")
     if context is None:
         raise RuntimeError(f"MindSpore {ms.__version__} does not say which chip it runs on: take a version of {TRIED}")
@@ -330,7 +335,7 @@ def soc_version() -> str:
 
 @cache
 def numpy_bfloat16() -> Any:
-    """The bfloat16 of NumPy arrays that MindSpore takes.
+    """Return the bfloat16 of NumPy arrays that MindSpore takes.
 
     Raises:
         RuntimeError: MindSpore was compiled against NumPy 1, and this is NumPy 2.
@@ -346,7 +351,10 @@ def numpy_bfloat16() -> Any:
 
 @cache
 def glog_level() -> ctypes.c_int32:
-    """The level from which MindSpore's C++ part logs, read at every message; one that nobody reads if it has none."""
+    """Return the level from which MindSpore's C++ part logs, read at every message.
+
+    One that nobody reads if it has none.
+    """
     # 2.9 took the glog that is called so everywhere.
     for library in ("libglog.so.2", "libmindspore_glog.so.0"):
         path = Path(ms.__file__).parent / "lib" / library

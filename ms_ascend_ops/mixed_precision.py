@@ -1,4 +1,4 @@
-"""Calls within a cell that mixed precision is put around: the dtypes that an operator computes in then.
+"""Handles calls within a cell that mixed precision is put around: the dtypes that an operator computes in then.
 
 MindSpore would cast all floats that a primitive takes. Our operators take some in float32 whatever the others are (the
 scales of quantised weights), and some that they write (a cache): a row of the definition's types says which go
@@ -26,7 +26,8 @@ _DTYPES: Mapping[Any, str] = (
 
 
 def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
-    """A function of the kind of mixed precision and the tensors of a call, which gives the tensors to compute with.
+    """Return a function of the kind of mixed precision and the tensors of a call, which gives the tensors to
+    compute with.
 
     With another kind than a dtype (`amp` at level "auto") it casts only what does not go together.
     """
@@ -54,7 +55,10 @@ def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, 
 def _row(
     signature: Signature, given: Sequence[TensorSpec], dtypes: Sequence[str], wanted: str
 ) -> tuple[str, ...] | None:
-    """The dtypes of the inputs: x in `wanted` if that is one, where casts of floats lead there; None if none do."""
+    """Return the dtypes of the inputs: x in `wanted` if that is one, where casts of floats lead there.
+
+    None if none do.
+    """
     best: tuple[tuple[Any, ...], tuple[str, ...]] | None = None
     widest = next((dtype for dtype in reversed(_FLOATS) if dtype in dtypes), "")
     for types in signature.types or ({},):
@@ -64,7 +68,7 @@ def _row(
             for spec, old, new in zip(given, dtypes, row, strict=True)
         ):
             continue
-        # The first one is x: what it is in counts most. Then all floats are cast that can be, as MindSpore does.
+        # Prefer x, the first one: its dtype counts most. Then cast all floats that can be cast, as MindSpore does.
         first = next((new for new in row if new in _FLOATS), "")
         casts = sum(old != new for old, new in zip(dtypes, row, strict=True))
         others = sum(new in _FLOATS and new != wanted for new in row)

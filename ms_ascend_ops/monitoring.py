@@ -1,4 +1,4 @@
-"""Calls, latencies, bytes, failures and fallbacks of operators, for Prometheus and OpenTelemetry. docs/trust.md.
+"""Counts calls, latencies, bytes, failures and fallbacks of operators, for Prometheus and OpenTelemetry. docs/trust.md.
 
     from ms_ascend_ops import monitoring
 
@@ -33,7 +33,7 @@ Key = tuple[str, str, str]  # operator, version, shape bucket
 
 @dataclass
 class Figures:
-    """Figures of the calls of one key.
+    """Holds figures of the calls of one key.
 
     Args:
         calls: how many took up to each bound of the histogram, and longer.
@@ -61,7 +61,7 @@ class Figures:
 
 
 class Monitor:
-    """A listener of dispatch, and a collector of prometheus_client.
+    """Listens to dispatch, and collects figures for prometheus_client.
 
     With a tracer of OpenTelemetry it hears of every call by Python, and makes a span of each.
 
@@ -125,7 +125,7 @@ class Monitor:
             self._fallbacks[key] = self._fallbacks.get(key, 0) + 1
 
     def figures(self) -> dict[Key, Figures]:
-        """Since the start, of libraries and functions."""
+        """Return the figures since the start, of libraries and functions."""
         found = self._of_libraries()
         for key, before in self._before.items():
             found.setdefault(key, self._none()).add(before, -1)

@@ -1,4 +1,4 @@
-"""The operators as a list for a terminal, and as the table in docs/operators.md, made of functions and definitions."""
+"""Lists the operators for a terminal, and as the table in docs/operators.md, made of functions and definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDTH = 80
 
 
 def listing() -> str:
-    """Every operator with a sentence, in 80 columns."""
+    """Return every operator with a sentence, in 80 columns."""
     names = registry.names()
     place = max(map(len, names)) + 2
     lines = []
@@ -33,13 +33,13 @@ def listing() -> str:
 
 
 def markdown() -> str:
-    """A row for every operator."""
+    """Return a row for every operator."""
     rows = [_HEADINGS, ("---",) * len(_HEADINGS), *map(_row, map(registry.op_spec, registry.names()))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def replace_table(text: str) -> str:
-    """The text with a new table between the two marks.
+    """Return the text with a new table between the two marks.
 
     Raises:
         ValueError: the marks are not there.
@@ -68,7 +68,7 @@ def _row(spec: registry.OpSpec) -> tuple[str, ...]:
 
 
 def _call(name: str) -> str:
-    """The public function as it is called: rms_norm(x, gamma, epsilon=1e-6, scheme="round_then_scale")."""
+    """Return the public function as it is called: rms_norm(x, gamma, epsilon=1e-6, scheme="round_then_scale")."""
     function = getattr(import_module(f"ms_ascend_ops.ops.{name}"), name)
     old = {attribute.formerly for attribute in registry.signature(name).attributes}
     parameters = [one for one in inspect.signature(function).parameters.values() if one.name not in old]

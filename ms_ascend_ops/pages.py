@@ -1,4 +1,4 @@
-"""Web pages as single files: templates of `templates/pages/`, with plots as inline SVG. They need no network.
+"""Writes web pages as single files: templates of `templates/pages/`, with plots as inline SVG. They need no network.
 
 Needs jinja2, which an extra brings.
 """
@@ -20,7 +20,7 @@ _DECADE = 10.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: `kind` is its colour: ours, other, bad."""
+    """Describes one bar: `kind` is its colour: ours, other, bad."""
 
     label: str
     value: float
@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a line, and which of them are marked."""
+    """Holds points of a line, and which of them are marked."""
 
     name: str
     values: Sequence[float]
@@ -38,7 +38,7 @@ class Curve:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from a template, in which all text is escaped."""
+    """Render a page from a template, in which all text is escaped."""
     import jinja2  # noqa: PLC0415 - of an extra
 
     folder = files("ms_ascend_ops") / "templates" / "pages"

@@ -1,4 +1,4 @@
-"""Weights in 8 and 4 bits, as `ops.weight_quant_matmul` takes them. NumPy only."""
+"""Packs weights in 8 and 4 bits, as `ops.weight_quant_matmul` takes them. NumPy only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators by their names. Needs no MindSpore: `kernels/codegen` uses it at build time."""
+"""Finds the operators by their names. Needs no MindSpore: `kernels/codegen` uses it at build time."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _DEFINITIONS = Path(__file__).parent / "ops"
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all operators."""
+    """Return the names of all operators."""
     return tuple(sorted(path.stem for path in _DEFINITIONS.glob("*.yaml")))
 
 
 @cache
 def op_spec(name: str) -> OpSpec:
-    """The definition of one operator.
+    """Return the definition of one operator.
 
     Raises:
         ValueError: there is no such operator.
@@ -56,7 +56,7 @@ def op_spec(name: str) -> OpSpec:
 
 @cache
 def signature(name: str) -> Signature:
-    """The signature of a kernel: `rms_norm` or `rms_norm_grad`.
+    """Return the signature of a kernel: `rms_norm` or `rms_norm_grad`.
 
     Raises:
         ValueError: there is no such operator, or it has no gradient.
@@ -70,5 +70,5 @@ def signature(name: str) -> Signature:
 
 
 def definition(name: str) -> Path:
-    """The file that defines an operator."""
+    """Return the file that defines an operator."""
     return _DEFINITIONS / f"{op_spec(name).name}.yaml"

@@ -1,4 +1,4 @@
-"""The hook by which a feature answers calls of operators in place of this library's kernels: `dispatch` does.
+"""Lets a feature answer calls of operators in place of this library's kernels: `dispatch` does.
 
 `custom.py`, the core, looks for an operator in `ROUTERS` with every call, and knows no feature. Needs no MindSpore.
 """
@@ -31,13 +31,13 @@ class Makers:
 
 
 class Routed(Protocol):
-    """One operator with one set of attributes on one device."""
+    """Answers calls of one operator with one set of attributes on one device."""
 
     def __call__(self, *tensors: Any) -> Any:
         """Answer a call in PyNative."""
 
     def in_graph(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str | None]) -> Function:
-        """The function that a graph gets. Unknown dims are -1; of absent inputs both are None."""
+        """Return the function that a graph gets. Unknown dims are -1; of absent inputs both are None."""
 
 
 class Router(Protocol):
@@ -57,5 +57,5 @@ class Router(Protocol):
         """
 
 
-# By operator. All others go to this library's kernel, which costs one look into an empty dict.
+# Routers by operator. All others go to this library's kernel, which costs one look into an empty dict.
 ROUTERS: dict[str, Router] = {}

@@ -15,7 +15,7 @@ _FOLDER = "MS_OM_PATH"
 
 @contextmanager
 def failed_graphs_apart() -> Iterator[None]:
-    """Within it no `rank_0/` is left behind, unless the user wants it somewhere."""
+    """Leave no `rank_0/` behind within the block, unless the user wants it somewhere."""
     if _FOLDER in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""Sparse matrices in slices (SELL), for products with a few rows."""
+"""Holds sparse matrices in slices (SELL), for products with a few rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SlicedPattern(NamedTuple):
     def of(
         cls, indptr: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], columns: int, piece: int | None = None
     ) -> SlicedPattern:
-        """Rows are cut into pieces of at most `piece` values, the mean of a row where None.
+        """Cut rows into pieces of at most `piece` values, the mean of a row where None.
 
         Pieces are sorted by their length, the longest first, so that those of a slice are about as long.
         """
@@ -56,7 +56,7 @@ class SlicedPattern(NamedTuple):
         widths = lengths.max(axis=1)
         places = _positions(begin, lengths, widths, values)
         columns_of = np.append(indices, columns).astype(np.int32)[places]
-        # Rows of the result: their pieces, by the place that the order gave them.
+        # For rows of the result: their pieces, by their place in the order.
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         counts, first = (_in_lanes(array, 0) for array in (counts, first))
@@ -66,13 +66,13 @@ class SlicedPattern(NamedTuple):
         return cls(_ends(widths), columns_of, places, _ends(group_widths), pieces)
 
     def with_values(self, values: Tensor) -> Tensor:
-        """The values where they lie, and zeros."""
+        """Return the values where they lie, and zeros."""
         array = values.astype(ms.float32).asnumpy()
         return Tensor(np.append(array, np.float32(0))[self.places]).astype(values.dtype)
 
 
 class SlicedProduct(nn.Cell):  # type: ignore[misc]
-    """The product of a matrix in slices with a dense one, whose columns are the rows of the operator."""
+    """Multiplies a matrix in slices with a dense one, whose columns are the rows of the operator."""
 
     def __init__(
         self, pattern: SlicedPattern, indptr: Tensor, indices: Tensor, values: Tensor, transposed: tuple[Any, Any, Any]
@@ -100,7 +100,7 @@ class SlicedProduct(nn.Cell):  # type: ignore[misc]
 
 
 def _transposed(x: Tensor) -> Tensor:
-    """Transposed, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
+    """Transpose x, in float, which MindSpore's operator for a CPU needs; a row or a column lies as it is."""
     if 1 in x.shape:
         return x.reshape(x.shape[::-1])
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
@@ -119,7 +119,7 @@ def _piece_length(indptr: np.ndarray[Any, Any]) -> int:
 
 
 def _in_lanes(array: np.ndarray[Any, Any], fill: int) -> np.ndarray[Any, Any]:
-    """64 in a row, the last row filled up."""
+    """Put 64 in a row, the last row filled up."""
     padded: np.ndarray[Any, Any] = np.pad(array, (0, -len(array) % LANES), constant_values=fill)
     return padded.reshape(-1, LANES)
 

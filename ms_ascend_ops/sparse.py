@@ -1,4 +1,4 @@
-"""Sparse matrices by rows or blocks, where they come from, and the methods to multiply them."""
+"""Makes sparse matrices by rows or blocks, and chooses the methods to multiply them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE  # elements of a block
 
 
 class Thresholds(NamedTuple):
-    """Up to where a method is the faster one, for a dense factor of at most so many columns.
+    """Says up to where a method is the faster one, for a dense factor of at most so many columns.
 
     Args:
         columns: the row holds up to so many columns of the dense factor.
@@ -92,7 +92,7 @@ class _CSR(NamedTuple):
 
 
 class CSR(_CSR):
-    """A sparse matrix by rows: the values of each row one after the other, with their columns.
+    """Holds a sparse matrix by rows: the values of each row one after the other, with their columns.
 
     Args:
         indptr: int32 of rows + 1 numbers, where each row begins, and the end of the last.
@@ -147,7 +147,7 @@ class CSR(_CSR):
 
     @property
     def density(self) -> float:
-        """The share of elements that have a value."""
+        """Return the share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
     def method(self, n: float, target: str | None = None) -> Method:
@@ -188,7 +188,7 @@ class CSR(_CSR):
 
     @renamed_argument("way", "method")
     def matmul(self, dense: Tensor, method: str | None = None) -> Tensor:
-        """The product with a dense matrix, by the method of `METHODS` that is given, or that `CSR.method` chooses.
+        """Multiply by a dense matrix, by the method of `METHODS` that is given, or that `CSR.method` chooses.
 
         sliced: `ops.sliced_sparse_matmul`, whose rows are the columns of dense; direct: `ops.sparse_matmul`; blocks:
         values are put into those blocks of 16 x 16 that have any, for `ops.block_sparse_matmul`; dense: into a dense
@@ -233,7 +233,7 @@ class CSR(_CSR):
 
     @property
     def _may_be_sliced(self) -> bool:
-        """Values in slices are kept, which those of a Parameter may not be."""
+        """Return whether slices may keep the values: not those of a Parameter."""
         return fits(*self.shape, self.values.shape[0]) and not isinstance(self.values, ms.Parameter)
 
     def _in_slices(self) -> SlicedProduct:
@@ -260,13 +260,13 @@ class CSR(_CSR):
         return Tensor((rows * self.shape[1] + self.indices.asnumpy())[:, None])
 
     def transposed(self) -> CSR:
-        """The transposed matrix; its values are a copy."""
+        """Return the transposed matrix; its values are a copy."""
         indptr, indices, order = transposed_arrays(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape[1])
         values = _chosen(self.values, order)
         return CSR(Tensor(indptr), Tensor(indices), values, (self.shape[1], self.shape[0]))
 
     def to_dense(self) -> Tensor:
-        """The dense matrix; values of an element that comes more than once are added up."""
+        """Return the dense matrix; values of an element that comes more than once are added up."""
         values = self.values.astype(ms.float32).asnumpy()
         dense = np.zeros(self.shape, np.float32)
         np.add.at(dense, (rows_of(self.indptr.asnumpy()), self.indices.asnumpy()), values)
@@ -306,7 +306,8 @@ class BlockPattern(NamedTuple):
 
 
 class BSR(NamedTuple):
-    """A sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with their columns.
+    """Holds a sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with
+    their columns.
 
     Args:
         indptr: int32 of rows of blocks + 1 numbers, where each begins, and the end of the last.
@@ -369,7 +370,7 @@ class BSR(NamedTuple):
         )
 
     def matmul(self, dense: Tensor) -> Tensor:
-        """The product with a dense matrix: `ops.block_sparse_matmul`, with rows of zeros behind where blocks need them.
+        """Multiply by a dense matrix: `ops.block_sparse_matmul`, with rows of zeros behind where blocks need them.
 
         Args:
             dense: Tensor[dtype of the values], shape (columns, n).
@@ -386,7 +387,7 @@ class BSR(NamedTuple):
         return y.astype(ms.float32)[: self.shape[0]].astype(dtype) if self.shape[0] % BLOCK_SIDE else y
 
     def to_dense(self) -> Tensor:
-        """The dense matrix."""
+        """Return the dense matrix."""
         down, across = -(-self.shape[0] // BLOCK_SIDE), -(-self.shape[1] // BLOCK_SIDE)
         dense = np.zeros((down, across, BLOCK_SIDE, BLOCK_SIDE), np.float32)
         dense[rows_of(self.indptr.asnumpy()), self.indices.asnumpy()] = self.values.astype(ms.float32).asnumpy()
@@ -395,7 +396,7 @@ class BSR(NamedTuple):
 
 
 def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
-    """Zeros with the values at their places, added up where one comes twice. In float, as MindSpore's CPU needs."""
+    """Scatter the values into zeros, added up where one position comes twice. In float, as MindSpore's CPU needs."""
     return ms.ops.scatter_nd(places, values.astype(ms.float32), (size,)).astype(values.dtype)
 
 
@@ -440,14 +441,14 @@ def check_pattern(name: str, indptr: Tensor, indices: Tensor, shape: tuple[int, 
 
 
 def rows_of(indptr: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The row of each value."""
+    """Return the row of each value."""
     return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 
 def transposed_arrays(
     indptr: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], columns: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """indptr and indices of the transposed matrix, and which value each of its values is."""
+    """Return indptr and indices of the transposed matrix, and which value each of its values is."""
     order = np.argsort(indices, kind="stable").astype(np.int32)
     ends = np.cumsum(np.bincount(indices, minlength=columns)[:columns])
     return np.concatenate(([0], ends)).astype(np.int32), rows_of(indptr)[order], order

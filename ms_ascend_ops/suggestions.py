@@ -10,7 +10,7 @@ __all__ = ["near_files", "suggestion"]
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean rms_norm?`, or nothing if no name is near."""
+    """Return `; did you mean rms_norm?`, or nothing if no name is near."""
     plain = {one.lower().replace("_", "-"): one for one in known}
     found = [plain[one] for one in get_close_matches(name.lower().replace("_", "-"), list(plain), 3, 0.6)]
     return f"; did you mean {' or '.join(found)}?" if found else ""

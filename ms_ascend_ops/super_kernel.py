@@ -1,4 +1,4 @@
-"""Super kernels: lists of kernels that the library launches one behind the other by one call.
+"""Writes super kernels: lists of kernels that the library launches one behind the other by one call.
 
 This is what writes the text that kernels/binding/super_kernel.h describes and the library reads.
 """
@@ -18,7 +18,7 @@ VIEW, LAST_ROW, TRANSPOSE, CAST = "view", "last_row", "transpose", "cast"
 
 
 class Value(NamedTuple):
-    """An output of a step, by its number; with the step -1 an input of the list."""
+    """Names an output of a step, by its number; with the step -1 an input of the list."""
 
     step: int
     output: int = 0
@@ -26,7 +26,8 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel with its inputs, of which None is absent, a view with the dims that it gives, or a cast to a dtype.
+    """Describes a kernel with its inputs, of which None is absent, a view with the dims that it gives, or a
+    cast to a dtype.
 
     A dim is a number, or that of a value along an axis: a pair of the two.
     """
@@ -40,7 +41,7 @@ class Step:
 
 
 def as_text(inputs: int, steps: Sequence[Step], results: Iterable[Value]) -> str:
-    """The list as the library reads it. `inputs` is how many there are."""
+    """Return the list as the library reads it. `inputs` is how many there are."""
     first, count = [], inputs
     for step in steps:
         first.append(count)

@@ -1,4 +1,4 @@
-"""YAML of strangers."""
+"""Reads YAML of strangers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_BITS = 1024
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few of them make a value of any size, or one without an end."""
+    """Loads YAML without aliases: a few of them make a value of any size, or one without an end."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -31,7 +31,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a text.
+    """Read the value of a text.
 
     Raises:
         ValueError: it is no YAML, has aliases, or is nested too deeply; the message is one line.

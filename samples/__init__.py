@@ -1,1 +1,4 @@
-"""The operators at work: inputs of each, and the same computation without this library. For benchmarks and tests."""
+"""Puts the operators to work: inputs of each, and the same computation without this library.
+
+For benchmarks and tests.
+"""

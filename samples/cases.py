@@ -1,4 +1,4 @@
-"""One case of an operator: its attributes, a shape and a dtype; and its data."""
+"""Describes one case of an operator: its attributes, a shape and a dtype; and its data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Case", "Launch", "all_cases"]
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel, on memory that stays the same from call to call."""
+    """Launches a kernel on memory that stays the same from call to call."""
 
     kernel: str
     inputs: list[NDArray[Any] | None]  # None: an optional one that is absent
@@ -31,7 +31,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the benchmark. With `gradient` it is what a training step does: forward, then gradient."""
+    """Describes one row of the benchmark. With `gradient` it is what a training step does: forward, then gradient."""
 
     operator_name: str
     gradient: bool
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def size(self) -> str:
-        """The shape, as it is written: 128x4096."""
+        """Return the shape, as it is written: 128x4096."""
         return "x".join(map(str, self.shape))
 
     @property
@@ -60,26 +60,26 @@ class Case:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """The attributes by name; the functions of the operator and its kernels get them."""
+        """Return the attributes by name; the functions of the operator and its kernels get them."""
         return {**self.operator.attributes(*self.shape), **self.operator.variants[self.variant]}
 
     @cached_property
     def inputs(self) -> list[NDArray[Any]]:
-        """The inputs as they were drawn, those that are written in place, too: providers take `own_inputs`."""
+        """Return the inputs as they were drawn, those that are written in place, too: providers take `own_inputs`."""
         return self.operator.inputs(Draw(self.dtype), *self.shape)
 
     def own_inputs(self) -> list[NDArray[Any]]:
-        """The inputs, for one provider: copies of those that it writes."""
+        """Return the inputs, for one provider: copies of those that it writes."""
         return [array.copy() if i in self.written else array for i, array in enumerate(self.inputs)]
 
     @property
     def written(self) -> list[int]:
-        """Positions of the inputs that are changed in place."""
+        """Return the positions of the inputs that are changed in place."""
         return [self.input_names.index(name) for name in registry.signature(self.operator_name).writes]
 
     @property
     def input_names(self) -> list[str]:
-        """Optional inputs are the last ones, and may be absent."""
+        """Return the names. Optional inputs are the last ones, and may be absent."""
         names = [tensor.name for tensor in registry.op_spec(self.operator_name).forward.inputs]
         return names[: len(self.inputs)]
 
@@ -91,12 +91,12 @@ class Case:
 
     @property
     def differentiable(self) -> list[int]:
-        """Positions of the inputs that have a gradient."""
+        """Return the positions of the inputs that have a gradient."""
         return [i for i, name in enumerate(self.input_names) if self.gradient and f"d{name}" in self.arrays]
 
     @property
     def dys(self) -> list[NDArray[Any]]:
-        """Gradients of the outputs that the functions return."""
+        """Return gradients of the outputs that the functions return."""
         return [self.arrays[f"d{name}"] for name in self.output_names]
 
     @property
@@ -135,17 +135,17 @@ class Case:
 
     @property
     def launches(self) -> list[Launch]:
-        """Every kernel, in order."""
+        """Return every kernel, in order."""
         return self._prepared[0]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Every array of the launches by its name."""
+        """Return every array of the launches by its name."""
         return self._prepared[1]
 
     @property
     def bytes(self) -> int:
-        """The least that has to move: every input of every kernel once, every output once."""
+        """Return the least that has to move: every input of every kernel once, every output once."""
         if self.operator.bytes_moved is not None:
             return self.operator.bytes_moved(self.arrays, self.gradient)
         arrays = (array for launch in self.launches for array in (*launch.inputs, *launch.outputs))
@@ -153,7 +153,7 @@ class Case:
 
     @property
     def flops(self) -> float | None:
-        """Floating-point operations, if the operator says how many an element takes."""
+        """Return the floating-point operations, if the operator says how many an element takes."""
         if self.operator.operations is not None:
             return self.operator.operations(self.arrays)
         if self.operator.flops is None:
@@ -163,14 +163,14 @@ class Case:
 
 
 def _poisoned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """An output full of NaN; integers have none."""
+    """Return an output full of NaN; integers have none."""
     return np.full(shape, -1 if dtype.startswith("int") else np.nan, DTYPES[dtype])
 
 
 def all_cases(
     chosen: Iterable[str], dtypes: Iterable[str], shapes: Iterable[tuple[int, ...]] = ()
 ) -> tuple[list[Case], list[str]]:
-    """The cases of the chosen operators (`rms_norm`, `rms_norm_grad`), and those of them that have none.
+    """Return the cases of the chosen operators (`rms_norm`, `rms_norm_grad`), and those of them that have none.
 
     Of `shapes`, an operator is measured on those that have as many sizes as its own.
     """

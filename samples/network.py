@@ -1,4 +1,4 @@
-"""A case as a network of MindSpore."""
+"""Builds a network of MindSpore from a case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Forward", "arguments", "flat", "tensor"]
 
 
 class Forward(nn.Cell):  # type: ignore[misc]
-    """A function with the attributes of a case."""
+    """Calls a function with the attributes of a case."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
@@ -28,7 +28,9 @@ class Forward(nn.Cell):  # type: ignore[misc]
 
 
 def arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
-    """The attributes in the order of the function's parameters: MindSpore differentiates no function with keywords."""
+    """Return the attributes in the order of the function's parameters: MindSpore differentiates no function
+    with keywords.
+    """
     parameters = list(inspect.signature(function).parameters.values())[len(case.inputs) :]
     if unknown := set(case.attributes) - {parameter.name for parameter in parameters}:
         raise ValueError(f"{case.operator_name}: {function.__name__} has no parameter {', '.join(sorted(unknown))}")
@@ -36,7 +38,7 @@ def arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
 
 
 def tensor(array: NDArray[Any]) -> Tensor:
-    """One of MindSpore."""
+    """Make a tensor of MindSpore."""
     if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to MindSpore
         return Tensor(array.astype(np.float32)).astype(ms.bfloat16)
     return Tensor(array)

@@ -75,7 +75,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a kernel. Tensors that have another name in the case than in the definition are listed.
+    """Describes one call of a kernel. Tensors that have another name in the case than in the definition are listed.
 
     In a case the gradient of `x` is `dx`; so `Call("rope", {"x": "dy"}, {"y": "dx"})` is the kernel rope on dy.
     """
@@ -88,7 +88,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Node:
-    """One node of a graph of ONNX."""
+    """Describes one node of a graph of ONNX."""
 
     op: str
     inputs: Sequence[str]
@@ -136,18 +136,18 @@ class Operator:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of the operators that are measured."""
+    """Return the names of the operators that are measured."""
     return tuple(sorted(module.name for module in iter_modules(ops.__path__)))
 
 
 def unmeasured() -> list[str]:
-    """Names of the operators that have no file in ops/."""
+    """Return the names of the operators that have no file in ops/."""
     return [name for name in registry.names() if name not in names()]
 
 
 @cache
 def operator(name: str) -> Operator:
-    """One of them.
+    """Return one of them.
 
     Raises:
         ValueError: its file lacks something.

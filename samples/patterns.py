@@ -1,4 +1,4 @@
-"""Patterns of sparse matrices for samples."""
+"""Makes patterns of sparse matrices for samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ceiling: a network without the operators that are replaced.
+"""Measures the ceiling: a network without the operators that are replaced.
 
 Where a fused operator would stand, its first input of the right shape is handed on. What the other inputs are computed
 from stays: a projection whose result only a product used is still calculated. A place none of whose inputs has the
@@ -72,7 +72,7 @@ def _half(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x[..., : x.shape[-1] // 2]
 
 
-# What takes the place of a function: it returns as many tensors as that does.
+# Maps a function to its replacement, which returns as many tensors.
 _BYPASSES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("gelu", "softmax", "scaled_masked_softmax", "rotary_embedding"), _first),
     **dict.fromkeys(("rms_norm", "flash_attention"), _twice),
@@ -84,7 +84,9 @@ _BYPASSES: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def without_operators() -> Iterator[None]:
-    """Within the block, the functions that `optimize` puts into a network do nothing. For graphs compiled in it."""
+    """Turn the functions that `optimize` puts into a network into no-ops within the block, for graphs compiled
+    in it.
+    """
     before = {name: getattr(fused, name) for name in _BYPASSES}
     try:
         for name, bypass in _BYPASSES.items():

@@ -32,7 +32,7 @@ TRAINING = "training step"
 
 @dataclass
 class Series:
-    """The times of one variant: seconds of the calls of each round."""
+    """Holds the times of one variant: seconds of the calls of each round."""
 
     rounds: list[list[float]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)  # bytes: "before" and "peak" of a process of its own
@@ -45,7 +45,7 @@ class Series:
 
 @dataclass
 class Row:
-    """One phase of one network."""
+    """Holds the times of one phase of one network."""
 
     network: str
     size: str
@@ -76,7 +76,7 @@ class Row:
     def reached(self, variant: str) -> float | None:
         """Return what a variant saves, as a share of what removing the operators would; None where that is nothing."""
         stock, ceiling = self.series[STOCK].median, self.series[ABLATED].median
-        # Below that it is a quotient of noise.
+        # Below this share a ratio is noise.
         return None if stock - ceiling < 0.02 * stock else (stock - self.series[variant].median) / (stock - ceiling)
 
 
@@ -101,7 +101,7 @@ def measure(
     tell: Callable[[str], None],
     keep: Callable[[Row], None],
 ) -> None:
-    """Every phase of a network whose name is `wanted`.
+    """Measure every phase of a network whose name is `wanted`.
 
     Args:
         name: of the network.
@@ -127,7 +127,7 @@ def measure(
 
 @dataclass
 class _Run:
-    """The measuring of one network."""
+    """Measures one network."""
 
     task: Task
     budget: Budget
@@ -152,7 +152,7 @@ class _Run:
                         row.series[variant].profile = profile
 
     def training(self, row: Row) -> None:
-        """Each variant is a network of its own, with the same parameters at the start."""
+        """Measure training. Each variant is a network of its own, with the same parameters at the start."""
         self.budget.begin()
         runs = {}
         for variant in VARIANTS:
@@ -221,7 +221,7 @@ def _alternate(
             for variant, (count, run) in turns.items():
                 native().set_thread_num(count)
                 times = repeat(run, sampling.untimed_seconds)
-                # In a longer call it does not show what threads of the variant before still do.
+                # Leftover threads of the previous variant do not show in a longer call.
                 if times[0] < 100 * sampling.untimed_seconds:
                     times = repeat(run, sampling.timed_seconds)
                 row.series[variant].rounds.append(times)
@@ -233,7 +233,7 @@ def _alternate(
 
 
 def _compare(row: Row, results: dict[str, list[Tensor]], tolerance: float) -> None:
-    """Outputs of a variant must be those of stock, except where operators are missing."""
+    """Check that a variant's outputs are those of stock, except where operators are missing."""
     expected = [_float(value) for value in results[STOCK]]
     for variant, outputs in results.items():
         if variant == ABLATED:
@@ -252,7 +252,7 @@ def _float(value: Tensor) -> NDArray[Any]:
 
 
 def _save(inputs: Sequence[Tensor], path: Path) -> None:
-    """NumPy has no bfloat16: the child gets the dtype from the file of the network."""
+    """Save the arrays. NumPy has no bfloat16: the child gets the dtype from the file of the network."""
     np.savez(path, *[_float(value) if value.is_floating_point() else value.asnumpy() for value in inputs])
 
 

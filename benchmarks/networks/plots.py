@@ -1,4 +1,4 @@
-"""The results as a picture: time of each variant, as a share of stock."""
+"""Draws the results: time of each variant, as a share of stock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["bars"]
 
 
 def bars(rows: Sequence[Row], where: dict[str, Any], path: Path) -> None:
-    """A group for each phase: its time as a share of stock's; a thin line spans the rounds."""
+    """Draw a group of bars for each phase: its time as a share of stock's; a thin line spans the rounds."""
     names = [name for name in VARIANTS if name != STOCK]
     figure = Figure(figsize=(9, 0.7 * len(rows) + 1.9), layout="constrained")
     axis = figure.subplots()

@@ -1,4 +1,4 @@
-"""The results as tables, as Markdown and as JSON."""
+"""Writes the results as tables, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _cells(row: Row) -> list[str]:
 
 
 def line(row: Row) -> str:
-    """The times of a phase, while others are still measured."""
+    """Return the line that shows the times of a phase while others are still measured."""
     others = (name for name in row.series if name != STOCK)
     ratios = ", ".join(f"{VARIANTS[n].label if n in VARIANTS else n} {row.speedup(n):.2f}" for n in others)
     return f"{row.name}: {row.series[STOCK].median * 1e3:,.2f} ms stock; times as fast: {ratios} (rounds: {row.rounds})"
 
 
 def tables(rows: Sequence[Row], where: dict[str, Any]) -> Iterator[Table | str]:
-    """One row a phase."""
+    """Yield the tables, with a row for each phase."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     yield f"{where['cpu']}, {where['threads']} threads; {versions}"
     made = Table(padding=(0, 0))
@@ -105,7 +105,7 @@ def _profile_headings(row: Row) -> list[str]:
 
 
 def profile_rows(row: Row) -> list[list[str]]:
-    """An operator a row, the longest first, then what is left: launches, shapes, memory, Python."""
+    """Return a row for each operator, the longest first, then the remainder: launches, shapes, memory, Python."""
     profiles = {name: row.series[name].profile for name in _profiled(row)}
     operators = {op for profile in profiles.values() for op in profile}
     longest = sorted(operators, key=lambda op: -max(profile.get(op, (0.0, 0.0))[0] for profile in profiles.values()))
@@ -121,7 +121,7 @@ def profile_rows(row: Row) -> list[list[str]]:
 
 
 def markdown(rows: Sequence[Row], where: dict[str, Any], missing: Sequence[str] = ()) -> str:
-    """The same, for a page. missing: what was to be measured and is not here."""
+    """Return the same as a Markdown page. missing: what was to be measured and is not here."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     lines = [f"{where['cpu']}, {where['threads']} threads; {versions}.", "", *_table(HEADINGS, map(_cells, rows))]
     for row in rows:
@@ -137,7 +137,7 @@ def _table(headings: Sequence[str], rows: Any) -> list[str]:
 
 
 def as_dict(rows: Sequence[Row], where: dict[str, Any], missing: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything, for a JSON file. missing: what was to be measured and is not here."""
+    """Return everything, for a JSON file. missing: what was to be measured and is not here."""
     made = []
     for row in rows:
         series = {

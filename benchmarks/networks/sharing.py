@@ -12,7 +12,7 @@ __all__ = ["Budget", "Machine"]
 
 
 class Machine:
-    """A machine that several runs share: they prepare together, and each has it for itself while it measures.
+    """Shares a machine among several runs: they prepare together, and each has it for itself while it measures.
 
     The lock is that of a file, which the command flock(1) knows, too. Without a file nothing is locked.
     """
@@ -48,7 +48,7 @@ class Machine:
 
 
 class Budget:
-    """The seconds that a network may take, shared out evenly to the parts that are still to come.
+    """Shares out the seconds that a network may take, evenly to the parts that are still to come.
 
     What one part leaves over is the others'. Once begun, nothing is cut short: a part may take longer than its share.
     """
@@ -59,13 +59,13 @@ class Budget:
         self._part_end = self._end
 
     def begin(self) -> None:
-        """The next part begins."""
+        """Begin the next part."""
         now = time.perf_counter()
         self._part_end = now + max(0.0, self._end - now) / max(1, self._parts)
         self._parts -= 1
 
     def left(self) -> float:
-        """Seconds of the present part's share; none are left when it is 0."""
+        """Return the seconds of the present part's share that are left; 0 when it is used up."""
         return max(0.0, self._part_end - time.perf_counter())
 
     def add(self, seconds: float) -> None:

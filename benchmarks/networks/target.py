@@ -20,20 +20,20 @@ __all__ = ["Phase", "Target", "build", "client", "missing", "names"]
 
 @dataclass(frozen=True)
 class Phase:
-    """One use of a network: a cell, and what it is called with. A call yields `items` tokens or images."""
+    """Describes one use of a network: a cell, and what it is called with. A call yields `items` tokens or images."""
 
     name: str
     cell: nn.Cell
     inputs: tuple[Tensor, ...]
     items: int = 1
     unit: str = "tokens"
-    # By the position of an input: axes that the exported graph leaves open, as in `export_mindir`.
+    # Maps the position of an input to the axes that the exported graph leaves open, as in `export_mindir`.
     dynamic: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A network in one size. `loss(*batch)` is what a training step lowers; None if it is not trained here."""
+    """Holds a network in one size. `loss(*batch)` is what a training step lowers; None if it is not trained here."""
 
     net: nn.Cell
     phases: tuple[Phase, ...]
@@ -46,12 +46,12 @@ class Target:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of the networks: the files in clients/."""
+    """Return the names of the networks: the files in clients/."""
     return tuple(sorted(m.name for m in iter_modules(clients.__path__) if not m.name.startswith("_")))
 
 
 def client(name: str) -> ModuleType:
-    """The file of a network. Importing it imports no network."""
+    """Return the file of a network. Importing it imports no network."""
     return import_module(f"{clients.__name__}.{name}")
 
 
@@ -61,7 +61,7 @@ def missing(name: str) -> list[str]:
 
 
 def build(name: str, size: str, dtype: str) -> Target:
-    """A network with its parameters.
+    """Build a network with its parameters.
 
     Raises:
         ValueError: there is no such size.

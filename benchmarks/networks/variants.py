@@ -1,4 +1,4 @@
-"""A network in the forms that are compared: as MindIR files for its use, as cells for its training."""
+"""Makes a network in the forms that are compared: as MindIR files for its use, as cells for its training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["VARIANTS", "Variant", "files", "opened", "training_step"]
 
 @dataclass(frozen=True)
 class Variant:
-    """A form of a network."""
+    """Names a form of a network."""
 
     label: str
     level: str  # of `optimize`; O0 where nothing is replaced
@@ -38,7 +38,7 @@ VARIANTS = {
 
 
 def files(phase: Phase, folder: Path) -> dict[str, Path]:
-    """The phase's graph as MindIR files, one for each variant."""
+    """Return the phase's graph as MindIR files, one for each variant."""
     phase.cell.set_train(False)
     stock = export_mindir(phase.cell, *phase.inputs, path=folder / STOCK, dynamic=phase.dynamic)
     made = {STOCK: stock}
@@ -51,15 +51,17 @@ def files(phase: Phase, folder: Path) -> dict[str, Path]:
 
 
 def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
-    """A function that runs the graph of a file once and returns its outputs."""
+    """Return a function that runs the graph of a file once and returns its outputs."""
     network = load(path)
 
-    # A call of a graph returns when it has run.
+    # Calling a graph returns when it has run.
     return lambda: flat(network(*inputs))
 
 
 def training_step(target: Target, variant: str) -> Callable[[], list[Tensor]]:
-    """A function that makes one step of AdamW with one batch and returns the loss. The network is changed for it.
+    """Return a function that makes one step of AdamW with one batch and returns the loss.
+
+    The network is changed for it.
 
     Training with operators removed is compiled here, since they are removed only for that long.
     """

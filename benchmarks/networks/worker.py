@@ -1,4 +1,4 @@
-"""One variant of a network in a process of its own: its peak memory, or its time by operator.
+"""Runs one variant of a network in a process of its own: its peak memory, or its time by operator.
 
 `python -m ms_ascend_ops.benchmarks.networks.worker memory|profile '{"mindir": ..., "inputs": ..., "seconds": ...}'`
 """
@@ -54,7 +54,7 @@ def _repeat(run: Callable[[], Any], calls: int, seconds: float) -> None:
 
 
 def _memory(arguments: dict[str, str]) -> dict[str, int]:
-    """Resident set: what MindSpore alone takes, and the most there ever was."""
+    """Return the resident set sizes: what MindSpore alone takes, and the peak."""
     import ms_ascend_ops.benchmarks.networks.variants  # noqa: F401
 
     before = _status("VmRSS")
@@ -84,7 +84,7 @@ def _profile(arguments: dict[str, str]) -> dict[str, tuple[float, float]]:
 
 
 def by_operator(text: str) -> dict[str, tuple[float, float]]:
-    """Seconds and calls by the type of operator, from what MindSpore's profiler writes of each of its nodes.
+    """Return seconds and calls by the type of operator, from what MindSpore's profiler writes of each of its nodes.
 
     A line is `Default/MatMul-op3;HostCpuOps;start,milliseconds,thread start,milliseconds,thread ...`. The median of a
     node's times counts: some hold a millisecond in which the scheduler had another thread run.

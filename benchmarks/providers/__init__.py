@@ -1,4 +1,4 @@
-"""Who is measured: a table. A new provider is one more row, and the function that prepares it.
+"""Lists who is measured in a table. A new provider is one more row, and the function that prepares it.
 
 A provider prepares a case once and gives a function to call. Every call does the whole work on the same inputs, in
 memory that is reused from call to call.
@@ -20,7 +20,9 @@ __all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
 
 @dataclass(frozen=True)
 class Prepared:
-    """`run` does the work; `results` makes arrays of what it returned: outputs, then gradients (see `Case.results`).
+    """Holds what was prepared: `run` does the work.
+
+    `results` makes arrays of what it returned: outputs, then gradients (see `Case.results`).
 
     No arrays at all: there is nothing to compare (a copy). Every turn is in a `turn()`, which sets what a framework
     keeps for the whole process, and puts it back.
@@ -33,7 +35,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Provider:
-    """One row. `function` is `module:function` of this package, imported when it is needed."""
+    """Describes one provider. `function` is `module:function` of this package, imported when it is needed."""
 
     label: str
     function: str

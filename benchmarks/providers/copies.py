@@ -24,7 +24,7 @@ def _buffers(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def one_thread(case: Case, threads: int) -> Prepared:
-    """NumPy in the calling thread."""
+    """Prepare a copy by NumPy in the calling thread."""
     source, target = _buffers(case)
     return Prepared(partial(np.copyto, target, source), lambda _: [])
 
@@ -35,7 +35,7 @@ def _executor(threads: int) -> ThreadPoolExecutor:
 
 
 def all_threads(case: Case, threads: int) -> Prepared:
-    """NumPy releases the GIL while it copies; the calling thread copies the last part."""
+    """Prepare a copy by NumPy, which releases the GIL, in all threads; the calling thread copies the last part."""
     source, target = _buffers(case)
     bounds = np.linspace(0, source.size, threads + 1).astype(np.int64) // 64 * 64
     bounds[-1] = source.size
@@ -51,7 +51,7 @@ def all_threads(case: Case, threads: int) -> Prepared:
 
 
 def torch_copy(case: Case, threads: int) -> Prepared:
-    """PyTorch's `copy_`, on its own threads."""
+    """Prepare PyTorch's `copy_`, on its own threads."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,4 +1,6 @@
-"""Our kernels, prepared by `ms_ascend_ops._C` for arrays that are there already: what is timed are the launches."""
+"""Launches our kernels, prepared by `ms_ascend_ops._C` for arrays that are there already: the launches alone
+are timed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ __all__ = ["direct"]
 
 
 def direct(case: Case, threads: int) -> Prepared:
-    """Forward, then gradient if the case has one, into the same outputs every time."""
+    """Prepare forward, then gradient if the case has one, into the same outputs every time."""
     module = native()
     module.set_thread_num(threads)
     launches = [module.prepare(each.kernel, each.inputs, each.outputs, each.attributes) for each in case.launches]

@@ -1,4 +1,4 @@
-"""MindSpore: what a user writes with stock operators, and the same with ours, in GRAPH mode and in PyNative.
+"""Runs MindSpore: what a user writes with stock operators, and the same with ours, in GRAPH mode and in PyNative.
 
 A call of a graph returns when it has run: on the CPU there is nothing to wait for afterwards. In PyNative there is.
 MindSpore keeps its own number of threads, on the CPUs that the process may use: with
@@ -54,18 +54,18 @@ class ForwardAndGradient(nn.Cell):  # type: ignore[misc]
 
 
 def stock(case: Case, threads: int) -> Prepared:
-    """The composition of stock operators."""
+    """Prepare the composition of stock operators."""
     return _prepare(case.operator.stock, case, ms.GRAPH_MODE)
 
 
 def fused(case: Case, threads: int) -> Prepared:
-    """The operators of this library."""
+    """Prepare the operators of this library."""
     native().set_thread_num(threads)
     return _prepare(case.operator.ours, case, ms.GRAPH_MODE)
 
 
 def pynative(case: Case, threads: int) -> Prepared:
-    """The operators of this library, each called by Python."""
+    """Prepare the operators of this library, each called by Python."""
     native().set_thread_num(threads)
     return _prepare(case.operator.ours, case, ms.PYNATIVE_MODE)
 
@@ -95,11 +95,11 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
             outputs, gradients = outputs[:count], [outputs[count + i] for i in case.differentiable]
         return [value.astype(ms.float32).asnumpy() for value in outputs + gradients]
 
-    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, partial(_turn, mode))
+    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, partial(_round, mode))
 
 
 @contextmanager
-def _turn(mode: int) -> Iterator[None]:
+def _round(mode: int) -> Iterator[None]:
     before = ms.get_context("mode")
     ms.set_context(mode=mode)
     try:

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with its own fused operators where it has them. Forward only, float32 and float16."""
+"""Runs ONNX Runtime on the CPU, with its own fused operators where it has them. Forward only, float32 and float16."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ OPSETS = {"": 18, "com.microsoft": 1}
 
 
 def session(case: Case, threads: int) -> Prepared:
-    """Inputs and outputs are bound to memory that stays the same, as for the kernels called directly."""
+    """Prepare a session.
+
+    Inputs and outputs are bound to memory that stays the same, as for the kernels called directly.
+    """
     if case.operator.onnx is None:
         raise ValueError("no composition for ONNX Runtime")
     if case.gradient:

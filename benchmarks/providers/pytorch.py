@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: eager, through torch.compile, and with our operators."""
+"""Runs PyTorch on the CPU: eager, through torch.compile, and with our operators."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["compiled", "eager", "ours"]
 
 
 def eager(case: Case, threads: int) -> Prepared:
-    """Operator by operator."""
+    """Prepare a run operator by operator."""
     return _prepare(_function(case), case, threads)
 
 
 def compiled(case: Case, threads: int) -> Prepared:
-    """One fused kernel, made by inductor."""
+    """Prepare one fused kernel, made by inductor."""
     torch.compiler.reset()  # each case is compiled for its own shapes
     return _prepare(torch.compile(_function(case), dynamic=False, fullgraph=True), case, threads)
 
 
 def ours(case: Case, threads: int) -> Prepared:
-    """Forward, then gradient if the case has one, each by a call of `torch.ops`, into PyTorch's memory."""
+    """Prepare forward, then gradient if the case has one, each by a call of `torch.ops`, into PyTorch's memory."""
     import ms_ascend_ops.torch  # noqa: F401 - registers the operators
 
     operators = torch.ops.ms_ascend_ops
@@ -48,7 +48,7 @@ def ours(case: Case, threads: int) -> Prepared:
                 array[...] = tensor.float().numpy() if tensor.is_floating_point() else tensor.numpy()
         return case.results
 
-    return Prepared(lambda: [call() for call in calls], results, partial(_turn, threads, False))
+    return Prepared(lambda: [call() for call in calls], results, partial(_round, threads, False))
 
 
 def _function(case: Case) -> Callable[..., Any]:
@@ -67,13 +67,13 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
     def results(returned: Any) -> list[NDArray[Any]]:
         return [value.detach().float().numpy() for value in _listed(returned)]
 
-    turn = partial(_turn, threads, case.gradient)
-    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, turn)
+    around = partial(_round, threads, case.gradient)
+    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, around)
 
 
 @contextmanager
-def _turn(threads: int, gradient: bool) -> Iterator[None]:
-    """Around a whole turn: `torch.no_grad()` around every call would take as long as a small kernel."""
+def _round(threads: int, gradient: bool) -> Iterator[None]:
+    """Wrap a whole round: `torch.no_grad()` around every call would take as long as a small kernel."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

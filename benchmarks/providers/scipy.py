@@ -1,4 +1,4 @@
-"""SciPy, which has one thread, for what it has a function for. Forward only, float32."""
+"""Runs SciPy, which has one thread, for what it has a function for. Forward only, float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load test: `python -m ms_ascend_ops.benchmarks.serving`."""
+"""Runs the load test: `python -m ms_ascend_ops.benchmarks.serving`."""
 
 from __future__ import annotations
 

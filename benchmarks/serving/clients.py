@@ -1,4 +1,4 @@
-"""Clients that ask as fast as they get answers, check every answer, and now and then hang up in the middle."""
+"""Runs clients that ask as fast as they get answers, check every answer, and now and then hang up in the middle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANGS_UP = 0.04  # of the requests
 
 @dataclass(frozen=True)
 class Question:
-    """A request, and what tells whether an answer is right."""
+    """Holds a request, and what tells whether an answer is right."""
 
     path: str
     body: bytes
@@ -55,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Load:
-    """Who asks what, and for how long."""
+    """Says who asks what, and for how long."""
 
     port: int
     questions: Sequence[Question]
@@ -65,7 +65,7 @@ class Load:
 
 
 def network_questions(count: int = 256) -> list[Question]:
-    """Inputs of 1 to 4 x 1 to 64 rows; one of five as JSON, the others as bytes."""
+    """Return inputs of 1 to 4 x 1 to 64 rows; one of five as JSON, the others as bytes."""
     rng = np.random.default_rng(1)
     questions = []
     for index in range(count):
@@ -99,7 +99,7 @@ def _same_numbers(wanted: np.ndarray[Any, Any]) -> Callable[[bytes, Any], bool]:
 
 
 def language_questions(model: str, count: int = 24) -> list[Question]:
-    """Greedy completions of 4 to 32 tokens as streams; each must be the text that the model says alone."""
+    """Return greedy completions of 4 to 32 tokens as streams; each must be the text that the model says alone."""
     from ms_ascend_ops.llm import LanguageModel
 
     alone = LanguageModel.from_file(model, weights="float")

@@ -1,4 +1,7 @@
-"""The network of the load: a normalized gated feed-forward layer, of our operators or of stock ones; its formula."""
+"""Makes the network of the load: a normalized gated feed-forward layer, of our operators or of stock ones.
+
+Its formula.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ INNER = 768
 
 
 def weights() -> dict[str, Array]:
-    """The same in every process."""
+    """Return the weights, which are the same in every process."""
     rng = np.random.default_rng(0)
     shapes = {"gate": (INNER, HIDDEN), "up": (INNER, HIDDEN), "down": (HIDDEN, INNER)}
     made = {name: (rng.standard_normal(shape) / shape[1] ** 0.5).astype(np.float32) for name, shape in shapes.items()}
@@ -24,7 +27,7 @@ def weights() -> dict[str, Array]:
 
 
 def expected(x: Array) -> Array:
-    """The formula in float64."""
+    """Return the expected result: the formula in float64."""
     w = {name: value.astype(np.float64) for name, value in weights().items()}
     x = x.astype(np.float64)
     normed = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * w["gamma"]
@@ -39,7 +42,7 @@ def stock_network() -> Any:
 
 
 def write(path: Path, fused: bool = True) -> Path:
-    """A MindIR, of our operators or of stock ones."""
+    """Write a MindIR, of our operators or of stock ones."""
     from mindspore import Tensor
     from ms_ascend_ops.export import export_mindir
 

@@ -1,4 +1,4 @@
-"""Ray Serve in a process of its own: `ray_process PORT REPLICAS stock|MODEL`."""
+"""Runs Ray Serve in a process of its own: `ray_process PORT REPLICAS stock|MODEL`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Stock:
 
     @serve.batch(max_batch_size=16, batch_wait_timeout_s=0.002)  # type: ignore[untyped-decorator, unused-ignore]
     async def _batched(self, inputs: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        # Requests of one length together, as this package's server does it.
+        # Batch requests of one length, as this package's server does.
         results: dict[int, np.ndarray[Any, Any]] = {}
         for length in {x.shape[1] for x in inputs}:
             own = [index for index, x in enumerate(inputs) if x.shape[1] == length]

@@ -1,4 +1,6 @@
-"""The servers that are measured: this package's, the same application under Ray Serve, and stock MindSpore under it."""
+"""Starts the servers that are measured: this package's, the same application under Ray Serve, and stock
+MindSpore under it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ __all__ = ["Memory", "ours", "ray"]
 
 @contextlib.contextmanager
 def ours(model: Path, port: int, *options: str) -> Iterator[list[int]]:
-    """`python -m ms_ascend_ops serve`. Gives the numbers of its processes."""
+    """Run `python -m ms_ascend_ops serve` within the block. Yields the process ids."""
     command = [
         sys.executable, "-m", "ms_ascend_ops", "serve", f"network={model}", "--port", str(port), "--no-grpc", *options,
     ]  # fmt: skip
@@ -33,7 +35,10 @@ def ours(model: Path, port: int, *options: str) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def ray(model: Path, port: int, replicas: int, stock: bool) -> Iterator[list[int]]:
-    """Ray Serve on this machine; with `stock`, a network of MindSpore's operators batched by `serve.batch`."""
+    """Run Ray Serve on this machine within the block.
+
+    With `stock`, a network of MindSpore's operators batched by `serve.batch`.
+    """
     command = [sys.executable, "-m", "ms_ascend_ops.benchmarks.serving.ray_process", str(port), str(replicas)]
     process = subprocess.Popen([*command, "stock" if stock else str(model)])
     try:
@@ -56,7 +61,7 @@ def _wait(port: int, process: subprocess.Popen[bytes], seconds: float = 60) -> N
 
 
 def _replicas() -> list[int]:
-    """The processes of Ray's replicas, by the title that Ray gives them."""
+    """Return the processes of Ray's replicas, by the title that Ray gives them."""
     found = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

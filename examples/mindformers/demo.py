@@ -1,4 +1,4 @@
-"""All of it: five networks of MindFormers on a CPU, beside the same weights in transformers on PyTorch.
+"""Runs all of it: five networks of MindFormers on a CPU, beside the same weights in transformers on PyTorch.
 
 python demo.py [FOLDER]
 """
@@ -14,7 +14,7 @@ from networks import NETWORKS
 
 
 def step(*command: str) -> None:
-    """One process; what it says but for MindFormers' and MindSpore's logs."""
+    """Run one process; print what it says but for MindFormers' and MindSpore's logs."""
     done = subprocess.run(
         [sys.executable, *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )

@@ -25,7 +25,7 @@ CACHES = ("key_cache", "value_cache")
 
 
 class LegacyStep(nn.Cell):
-    """A Llama with the inputs that a step has; its cache is its own."""
+    """Gives a Llama the inputs that a step has; its cache is its own."""
 
     def __init__(self, net: nn.Cell):
         super().__init__()
@@ -43,7 +43,7 @@ class LegacyStep(nn.Cell):
 
 
 class Step(nn.Cell):
-    """A network with the inputs that a step has. The cache, which MindFormers hands in, is of the file."""
+    """Gives a network the inputs that a step has. The cache, which MindFormers hands in, is of the file."""
 
     def __init__(self, net: nn.Cell, caches: dict[str, list[Any]]):
         super().__init__()

@@ -25,7 +25,7 @@ def dtype() -> str:
 
 
 def network(name: str, folder: Path, mode: int) -> Any:
-    """The network with its weights."""
+    """Return the network with its weights."""
     if name == "llama":
         from llama import llama, load
 

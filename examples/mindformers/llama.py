@@ -1,4 +1,4 @@
-"""MindFormers' Llama: with the settings for an NPU, or with those that stock MindSpore runs on a CPU."""
+"""Builds MindFormers' Llama: with the settings for an NPU, or with those that stock MindSpore runs on a CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def llama(*, npu: bool, use_past: bool, seq_length: int = 64, dtype: str = "float32") -> Any:
-    """A network of MindFormers. `npu`: with flash attention and its fused norm."""
+    """Build a network of MindFormers. `npu`: with flash attention and its fused norm."""
     from mindformers.models.llama import LlamaConfig, LlamaForCausalLM
 
     exact = ("layernorm_compute_type", "softmax_compute_type")
@@ -56,7 +56,7 @@ def llama(*, npu: bool, use_past: bool, seq_length: int = 64, dtype: str = "floa
 
 
 def load(net: Any, folder: Path) -> None:
-    """The weights that transformers wrote."""
+    """Load the weights that transformers wrote."""
     from mindspore import Tensor
     from safetensors.numpy import load_file
 

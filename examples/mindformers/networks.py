@@ -1,4 +1,4 @@
-"""Small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
+"""Makes small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
 
 `python networks.py NAME FOLDER` writes the checkpoint of one, what transformers generates with it on PyTorch, and the
 losses of 20 steps of training there.
@@ -86,7 +86,7 @@ NETWORKS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
 
 
 def batches() -> list[Any]:
-    """Four batches of random tokens: of each row, all but the last are input, all but the first are labels."""
+    """Return four batches of random tokens: of each row, all but the last are input, all but the first are labels."""
     return list(np.random.default_rng(0).integers(1, 128, (4, BATCH, LENGTH + 1)).astype(np.int32))
 
 
@@ -115,7 +115,7 @@ def generated(model: Any) -> list[list[int]]:
 
 
 def write(name: str, folder: Path) -> None:
-    """The checkpoint, the tokens and the losses of one network."""
+    """Write the checkpoint, the tokens and the losses of one network."""
     import torch
     import transformers
 

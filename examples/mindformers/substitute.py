@@ -23,7 +23,7 @@ PLACES = Counter({"RMSNorm": 9, "SwiGLU": 4, "rotary embedding": 8, "attention":
 
 
 def network() -> Any:
-    """4 layers, hidden size 256."""
+    """Build a network of 4 layers with hidden size 256."""
     from mindformers.models.llama import LlamaConfig, LlamaForCausalLM
 
     dtypes = ("compute_dtype", "layernorm_compute_type", "softmax_compute_type", "rotary_dtype", "param_init_type")
@@ -56,7 +56,7 @@ def report(found: Any, where: str) -> None:
 
 
 def latencies(models: dict[str, Any], ids: Tensor) -> dict[str, float]:
-    """Medians of alternating runs, in milliseconds."""
+    """Return medians of alternating runs, in milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in models}
     for i in range(60):
         for name, model in models.items():

@@ -1,4 +1,4 @@
-"""A network that MindFormers has for inference only, as its Trainer takes one for training."""
+"""Adapts a network that MindFormers has for inference only, as its Trainer takes one for training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, ops
 
 
 class Trainable(PreTrainedModel, ModelMixin):  # type: ignore[misc]
-    """The loss of all tokens of a batch, as a prompt. Nothing is written to the cache: no token has a slot."""
+    """Computes the loss of all tokens of a batch, as a prompt. Nothing is written to the cache: no token has a slot."""
 
     def __init__(self, net: Any, batch: int, length: int):
         super().__init__(net.config, auto_prefix=False)

@@ -49,7 +49,7 @@ FOR_TRAINING = {
 
 
 def trained_network(name: str, folder: Path) -> Any:
-    """A network that MindFormers has for training, with its weights."""
+    """Return a network that MindFormers has for training, with its weights."""
     from mindformers import build_context
 
     settings = {"mode": ms.GRAPH_MODE, "device_target": ms.get_context("device_target")}
@@ -91,7 +91,7 @@ def keep_float32_in_attention() -> None:
 
 
 def one_of_experts(weights: dict[str, Any]) -> dict[str, Any]:
-    """The weights of all experts as one under the name of the first, which is what MindFormers makes its own of."""
+    """Join the weights of all experts under the name of the first, which is what MindFormers makes its own of."""
     kept: dict[str, Any] = {}
     for name, weight in weights.items():
         first = re.sub(r"experts\.\d+", "experts.0", name)
@@ -124,7 +124,7 @@ def joined(net: Any, weights: dict[str, Any]) -> dict[str, Any]:
 
 
 class Losses(Callback):  # type: ignore[misc]
-    """The loss of each step, and when it was there."""
+    """Records the loss of each step, and when it was there."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -137,12 +137,12 @@ class Losses(Callback):  # type: ignore[misc]
         self.times.append(time.perf_counter())
 
     def step_ms(self) -> float:
-        """The median of a step, without the first, which compiles."""
+        """Return the median of a step, without the first, which compiles."""
         return 1e3 * statistics.median(b - a for a, b in pairwise(self.times))
 
 
 class Text:
-    """Four batches of random tokens, again and again: rows of input and labels, or, for Llama, of both in one."""
+    """Repeats four batches of random tokens: rows of input and labels, or, for Llama, of both in one."""
 
     def __init__(self, columns: list[str]) -> None:
         self.tokens = np.concatenate(batches())

@@ -1,4 +1,4 @@
-"""C++ of one's own between PyTorch and the package's aclnn functions: build it, and try it on an NPU.
+"""Builds C++ of one's own between PyTorch and the package's aclnn functions, and tries it on an NPU.
 
     python -m ms_ascend_ops emulate examples/torch_npu/build.py add      # or, with CANN's set_env.sh, without `emulate`
     python -m ms_ascend_ops emulate examples/torch_npu/build.py my_op    # behind `new my_op` and `build.sh host`
@@ -17,12 +17,12 @@ from torch.utils.cpp_extension import load
 from ms_ascend_ops.ascend import packages
 
 HERE, TORCH_NPU = Path(__file__).parent, Path(torch_npu.__file__).parent
-# A function, and the same for a CPU.
+# A function, and its equivalent on a CPU.
 OPERATORS = {"add": lambda x, y: x + y, "my_op": lambda x, scale: scale * x * x}
 
 
 def build(name):
-    """The module, which has put its operator into torch.ops.example."""
+    """Build the module, which puts its operator into torch.ops.example."""
     toolkit = Path(os.environ["ASCEND_HOME_PATH"])
     package = next(iter(packages())).folder / "op_api"
     headers = TORCH_NPU / "include", TORCH_NPU / "include/third_party/acl/inc", toolkit / "include", package / "include"
@@ -39,7 +39,7 @@ def build(name):
 
 
 def compare(name, module, second):
-    """The largest errors beside a CPU in float32: of the module's function, of torch.ops and of the gradient."""
+    """Return the largest errors beside a CPU in float32: of the module's function, of torch.ops and of the gradient."""
     x = torch.linspace(-3, 3, 1000)
     there = x.npu().requires_grad_()
     second_there = second.npu() if isinstance(second, torch.Tensor) else second
@@ -56,7 +56,7 @@ def compare(name, module, second):
 
 
 def lost(name, second, calls=100):
-    """Bytes of device memory that are gone after so many calls with gradients."""
+    """Return the bytes of device memory that are gone after so many calls with gradients."""
     x = torch.ones(64, 64).npu().requires_grad_()
 
     def call():

@@ -1,4 +1,5 @@
-"""MindSpore's attention functions, which only an Ascend NPU has, on our operators: composed, for the sake of results.
+"""Computes MindSpore's attention functions, which only an Ascend NPU has, on our operators: composed, for the
+sake of results.
 
 What an argument means is what MindSpore's documentation says of it. An argument that cannot be served raises an error
 that names it.
@@ -211,7 +212,7 @@ def incre_flash_attention(  # noqa: PLR0912
 
 
 def _numbers(lengths: Any) -> Any:
-    """Lengths as Python numbers: of a tensor its values, which a graph does not know."""
+    """Return lengths as Python numbers: of a tensor its values, which a graph does not know."""
     return tuple(lengths.asnumpy().tolist()) if isinstance(lengths, Tensor) else tuple(lengths)
 
 
@@ -222,7 +223,7 @@ def _tensor(lengths: Any) -> Tensor:
 def _heads(
     name: str, query: Tensor, key: Tensor, value: Tensor, heads: int, key_heads: int, layout: str
 ) -> tuple[Tensor, Tensor, Tensor, str]:
-    """Query, key and value with an axis of heads, and the layout that they have then."""
+    """Return query, key and value with an axis of heads, and the layout that they have then."""
     if layout in ("BNSD", "BSND"):
         axis = 1 if layout == "BNSD" else 2
         if query.shape[axis] != heads or key_heads not in (0, key.shape[axis]):
@@ -247,7 +248,7 @@ def _parted(x: Tensor, heads: int) -> Tensor:
 
 
 def _as_query(out: Tensor, query: Tensor, layout: str) -> Tensor:
-    """The result in the layout of the query."""
+    """Return the result in the layout of the query."""
     if layout == "SBH":
         out = out.swapaxes(0, 1)
     return out.reshape(query.shape) if layout in ("BSH", "SBH") else out
@@ -307,7 +308,7 @@ def _attend(
     visible: Tensor | None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Attention with keys that are seen or not, and something that is added to the scores, without a gradient."""
+    """Compute attention with keys that are seen or not, and an addend of the scores, without a gradient."""
     mask = visible
     if bias is not None:
         mask = ms_ops.stop_gradient(bias).astype(ms.float32)
@@ -319,7 +320,7 @@ def _attend(
 def _attend_with_bias(
     query: Tensor, key: Tensor, value: Tensor, layout: str, scale: float, visible: Tensor | None, bias: Tensor
 ) -> Tensor:
-    """Attention with a gradient for what is added to the scores: so they are in memory as a whole."""
+    """Compute attention with a gradient for the addend of the scores, which are therefore in memory as a whole."""
     if layout == "BSND":
         query, key, value = query.swapaxes(1, 2), key.swapaxes(1, 2), value.swapaxes(1, 2)
     batch, heads, s, _ = query.shape

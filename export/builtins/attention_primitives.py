@@ -1,4 +1,4 @@
-"""Cells in the place of primitives of attention that only an Ascend NPU has: see primitives.py."""
+"""Replaces primitives of attention that only an Ascend NPU has by cells: see primitives.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["FlashAttentionScore", "PagedAttention", "PromptFlashAttention", "Res
 
 
 class FlashAttentionScore(StandIn):
-    """FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four outputs."""
+    """Computes FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four
+    outputs.
+    """
 
     def __init__(
         self,
@@ -75,7 +77,8 @@ class FlashAttentionScore(StandIn):
     def of_tokens(
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, queries: Tensor, keys: Tensor
     ) -> Tensor:
-        """The layout TH of inference: tokens of all sequences behind each other, of which there are the lengths.
+        """Compute attention in the layout TH of inference: the tokens of all sequences are concatenated, with
+        their lengths.
 
         A mask is the triangle above a diagonal, which stands for all lengths.
         """
@@ -88,7 +91,7 @@ class FlashAttentionScore(StandIn):
 
 
 class PromptFlashAttention(StandIn):
-    """PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
+    """Computes PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
 
     def __init__(
         self,
@@ -145,7 +148,9 @@ class PromptFlashAttention(StandIn):
 
 
 class ReshapeAndCache(StandIn):
-    """ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and returns key."""
+    """Computes ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and
+    returns key.
+    """
 
     def construct(
         self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
@@ -164,7 +169,9 @@ class ReshapeAndCache(StandIn):
 
 
 class PagedAttention(StandIn):
-    """PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables, context_lens)."""
+    """Computes PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables,
+    context_lens).
+    """
 
     def __init__(
         self,
@@ -179,7 +186,8 @@ class PagedAttention(StandIn):
         self.head_num = int(head_num)
         signature = registry.signature("paged_attention")
         self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
-        # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
+        # Read the cache as a side effect: a graph does not see that this reads what ReshapeAndCache has written, and it
+        # keeps side effects in order.
         self.read.add_prim_attr("side_effect_mem", True)
         self.scale, self.value_size = float(scale_value), int(mla_v_dim)
 
@@ -205,7 +213,7 @@ class PagedAttention(StandIn):
             causal = attn_mask is not None
             out = attend_pages(heads, keys, values, block_tables, context_lens, q_seq_lens, self.scale, causal)
             return out.astype(query.dtype).reshape(query.shape[:-1] + (-1,))  # noqa: RUF005
-        # One new token of each sequence: a mask hides nothing that its length does not.
+        # With one new token per sequence, a mask hides nothing that the length does not.
         size = key_cache.shape[-1]
         heads = query.reshape(-1, 1, self.head_num, size)
         lengths = context_lens.reshape(-1).astype(ms.int32)
@@ -224,7 +232,8 @@ def attend_pages(
     scale: float,
     causal: bool,
 ) -> Tensor:
-    """Attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size, key heads, d).
+    """Compute attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size,
+    key heads, d).
 
     `new` has the number of new tokens of each sequence, one each without it. Composed of stock operators, in float32.
     """

@@ -28,18 +28,18 @@ NAME = "ms_custom_ops"
 
 
 def _block(x: Tensor) -> int:
-    """The columns of a block of FRACTAL_NZ."""
+    """Return the columns of a block of FRACTAL_NZ."""
     return 32 if x.dtype == ms.int8 else 16
 
 
 def _as_rows(x: Tensor) -> Tensor:
-    """FRACTAL_NZ in the order of rows, (..., rows, columns)."""
+    """Return FRACTAL_NZ in the order of rows, (..., rows, columns)."""
     rows, columns, block = x.shape[-2], x.shape[-1], _block(x)
     return x.reshape(-1, columns // block, rows, block).swapaxes(1, 2).reshape(x.shape)
 
 
 def _cache_rows(cache: Tensor, nz: bool) -> Tensor:
-    """A cache, (blocks, block_size, columns), whatever its shape and its format are."""
+    """Return a cache as (blocks, block_size, columns), whatever its shape and its format are."""
     pages, size = cache.shape[0], cache.shape[1]
     if not nz:
         return cache.reshape(pages, size, -1)
@@ -65,7 +65,7 @@ def trans_data(input: Tensor, transdata_type: int = 0) -> Tensor:
 
 
 def matmul_batch_invariant(x1: Tensor, x2: Tensor, cube_math_type: int = 0) -> Tensor:
-    """The product of matrices, whose rows do not depend on how many there are."""
+    """Compute the product of matrices, whose rows do not depend on how many there are."""
     if cube_math_type != 0:
         raise ValueError(f"matmul_batch_invariant: cube_math_type must be 0 on a CPU, got {cube_math_type}")
     if x1.ndim < 2 or x2.ndim < 2 or x1.ndim < x2.ndim or (x2.ndim > 2 and x1.shape[:-2] != x2.shape[:-2]):
@@ -99,7 +99,7 @@ def quant_batch_matmul(
     x2_format: str = "ND",
     output_dtype: Any = ms.float16,
 ) -> Tensor:
-    """The product of matrices of int8, scaled: as `QuantBatchMatmul`, also with a weight in FRACTAL_NZ."""
+    """Compute the product of matrices of int8, scaled: as `QuantBatchMatmul`, also with a weight in FRACTAL_NZ."""
     if x2_format not in ("ND", "FRACTAL_NZ"):
         raise ValueError(f"quant_batch_matmul: x2_format must be ND or FRACTAL_NZ, got {x2_format}")
     weight = _as_rows(x2) if x2_format == "FRACTAL_NZ" else x2
@@ -135,7 +135,7 @@ def _write(new: Tensor, cache: Tensor, slots: Tensor, nz: bool) -> Tensor:
     columns = rows.shape[1]
     size = cache.shape[2] if cache.ndim == 4 and nz and cache.shape[3] == _block(cache) else cache.shape[1]
     column = ms_ops.arange(columns).astype(ms.int32).reshape(1, -1)
-    # The scatter has no way to leave a row out: such a token is another one once more, or what is there already.
+    # A scatter cannot leave a row out: such a token repeats another one, or writes what is there already.
     newest = ms_ops.argmax(slots, 0).reshape(1).astype(ms.int32)
     taken = ms_ops.where(slots >= 0, ms_ops.arange(tokens).astype(ms.int32), newest)
     slots = ms_ops.gather(slots, taken, 0)
@@ -176,7 +176,10 @@ def mla(
     input_format: int = 0,
     is_ring: int = 0,
 ) -> Any:
-    """Latent attention over pages of the compressed keys and of their rotated part. Probabilities stay in float32."""
+    """Compute latent attention over pages of the compressed keys and of their rotated part.
+
+    Probabilities stay in float32.
+    """
     if mask_type != 0 or attn_mask is not None:
         raise ValueError(f"mla: mask_type must be 0 and attn_mask None on a CPU, got {mask_type}")
     if kv_head_num != 1 or is_ring != 0:
@@ -226,7 +229,10 @@ def mla_preprocess(
     krope_cache: Tensor,
     param_cache_mode: int = 0,
 ) -> Any:
-    """All that is before latent attention of a step: queries, and what is written to the caches. Weights are NZ."""
+    """Compute all that precedes latent attention in a step: queries, and what is written to the caches.
+
+    Weights are NZ.
+    """
     if param_cache_mode not in (0, 1, 2, 3):
         raise ValueError(f"mla_preprocess: param_cache_mode must be 0 to 3, got {param_cache_mode}")
     tokens, dtype = input1.shape[0], input1.dtype
@@ -274,7 +280,7 @@ def _quantized_norm(x: Tensor, gamma: Tensor, beta: Tensor, scale: Tensor, offse
 
 
 def _rotated(x: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
-    """Rotary embedding of (tokens, heads, d) by halves, with tables of the full width."""
+    """Apply rotary embedding to (tokens, heads, d) by halves, with tables of the full width."""
     return ops.rotary_embedding(x.expand_dims(0), cos, sin, "half", "BSND", 0, True).squeeze(0)
 
 
@@ -302,7 +308,8 @@ def ring_mla(
     mask_type: int = 0,
     calc_type: int = 0,
 ) -> Any:
-    """Attention within each of several sequences, causal (mask_type 1) or not, with what was before it (calc_type 0).
+    """Compute attention within each of several sequences, causal (mask_type 1) or not, merged with earlier
+    results (calc_type 0).
 
     Queries of a sequence without keys give zeros and a logarithm of 0, or what was before.
     """
@@ -331,7 +338,7 @@ def ring_mla(
 
 
 def _sequences(lengths: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
-    """The sequence of each token, and its place there."""
+    """Return the sequence of each token, and its position there."""
     lengths = lengths.reshape(-1).astype(ms.int32)
     index = ms_ops.arange(tokens).astype(ms.int32)
     passed = (index.reshape(-1, 1) >= ms_ops.cumsum(lengths, 0, ms.int32).reshape(1, -1)).astype(ms.int32)
@@ -353,7 +360,7 @@ CUSTOM_OPS = [function.__name__ for function in _FUNCTIONS]
 
 @contextmanager
 def custom_ops_stand_in() -> Iterator[None]:
-    """Within the block, `import ms_custom_ops` works where the package is not installed."""
+    """Make `import ms_custom_ops` work within the block where the package is not installed."""
     if NAME in sys.modules or find_spec(NAME) is not None:
         yield
         return
@@ -361,7 +368,7 @@ def custom_ops_stand_in() -> Iterator[None]:
     vars(module).update({function.__name__: function for function in _FUNCTIONS})
 
     def missing(name: str) -> Any:
-        raise AttributeError(f"{NAME}.{name} has no stand-in on a CPU. There are {', '.join(CUSTOM_OPS)}")
+        raise AttributeError(f"{NAME}.{name} has no shim on a CPU. There are {', '.join(CUSTOM_OPS)}")
 
     module.__getattr__ = missing  # type: ignore[method-assign]
     sys.modules[NAME] = module

@@ -1,4 +1,4 @@
-"""Cells in the place of primitives of mixtures of experts that only an Ascend NPU has: see primitives.py."""
+"""Replaces primitives of mixtures of experts that only an Ascend NPU has by cells: see primitives.py."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ __all__ = [
 ]
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
-# moe_token_permute counts so many where nothing says how many experts there are.
+# moe_token_permute assumes so many experts where their number is not given.
 _MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
 
 
 def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens by their experts, where each choice comes to lie, and where experts end. All keep their order."""
+    """Sort tokens by their experts; return where each choice lies then, and where experts end. The sort is stable."""
     pairs = (indices.reshape(-1, 1) if indices.ndim == 1 else indices).astype(ms.int32)
     size = tokens.shape[-1]
     if tokens.dtype in _FLOATS:
         rows, places, ends = ops.moe_token_permute(tokens, pairs, experts)
         return rows.reshape(-1, size), places.reshape(-1), ends
-    # Numbers of tokens are moved in the place of what the kernel does not take.
+    # Permute indices of tokens where the kernel does not take the tokens themselves.
     numbers = ms_ops.arange(pairs.shape[0]).astype(ms.float32).reshape(-1, 1)
     rows, places, ends = ops.moe_token_permute(numbers, pairs, experts)
     return ms_ops.gather(tokens, rows.reshape(-1).astype(ms.int32), 0), places.reshape(-1), ends
 
 
 class MoeTokenPermute(StandIn):
-    """MoeTokenPermute()(tokens, indices, num_out_tokens): tokens by their experts, and where each one lies there."""
+    """Sorts tokens by their experts: MoeTokenPermute()(tokens, indices, num_out_tokens), with where each one
+    lies there.
+    """
 
     def construct(
         self, tokens: Tensor, indices: Tensor, num_out_tokens: int | None = None, padded_mode: bool = False
@@ -52,7 +54,7 @@ class MoeTokenPermute(StandIn):
 
 
 class MoeTokenUnpermute(StandIn):
-    """MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs): tokens as they were, weighted and added."""
+    """Restores the order of tokens, weighted and added: MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs)."""
 
     def construct(
         self,
@@ -72,7 +74,9 @@ class MoeTokenUnpermute(StandIn):
 
 
 class MoeInitRoutingV2(StandIn):
-    """MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how many."""
+    """Computes MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how
+    many.
+    """
 
     def construct(
         self,
@@ -93,7 +97,7 @@ class MoeInitRoutingV2(StandIn):
 
 
 class FusedAddTopKDiv(StandIn):
-    """FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...): the best experts of the best groups."""
+    """Chooses the best experts of the best groups: FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...)."""
 
     def construct(
         self,
@@ -120,7 +124,9 @@ class FusedAddTopKDiv(StandIn):
 
 
 class GroupedMatmulV4(StandIn):
-    """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
+    """Computes GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight
+    of all groups.
+    """
 
     def construct(
         self,
@@ -156,7 +162,7 @@ class GroupedMatmulV4(StandIn):
                 raise ValueError("GroupedMatmulV4: pre_token_scale needs scale on a CPU")
             y = _in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))
             return [y if output_dtype is None else y.astype(output_dtype)]
-        # The factors are 8-bit integers. The result is bfloat16, where nothing else is said.
+        # The factors are 8-bit integers, and the result is bfloat16 unless told otherwise.
         rows = None if pre_token_scale is None else pre_token_scale[0].astype(ms.float32)
         factors, columns = scale[0].astype(ms.float32), weight[0].swapaxes(1, 2)
         y = _in_groups(x[0], ends, lambda whole: ops.grouped_quant_matmul(x[0], columns, factors, whole, rows))
@@ -164,7 +170,7 @@ class GroupedMatmulV4(StandIn):
 
 
 class GroupedMatmul(StandIn):
-    """GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
+    """Computes GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
 
     def __init__(self, split_item: int = 0, group_type: int = -1, transpose_a: bool = False, transpose_b: bool = False):
         super().__init__()
@@ -190,9 +196,9 @@ class GroupedMatmul(StandIn):
 
 
 def _in_groups(x: Tensor, ends: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
-    """The product for groups that end there, and zeros behind the last one."""
+    """Compute the product for groups that end there, and zeros behind the last one."""
     rows, ends = ms_ops.arange(x.shape[0]).astype(ms.int32), ends.astype(ms.int32)
-    # Our operators want all rows in groups: the last one takes what is behind it, too.
+    # Our operators need all rows in groups: the last group takes the rows behind it, too.
     total = (rows >= 0).astype(ms.int32).sum().reshape(1).astype(ms.int32)
     out = multiply(ms_ops.concat((ends[:-1], total)))
     return ms_ops.select(rows.reshape(-1, 1) < ends[-1], out, ms_ops.zeros_like(out))

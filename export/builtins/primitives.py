@@ -1,4 +1,4 @@
-"""Cells in the place of MindSpore's primitives that only an Ascend NPU has, under the same names.
+"""Replaces MindSpore's primitives that only an Ascend NPU has by cells of the same names.
 
 A cell is made as its primitive is, and called as it is: it computes the same with our operators, or with stock ones,
 in PyNative and in graph mode. An argument that cannot be served raises an error that names it.
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def stand_in_for(primitive: Any) -> StandIn:
-    """The cell for a primitive object, with the same attributes."""
+    """Return the cell for a primitive object, with the same attributes."""
     kind = STAND_INS[type(primitive).__name__]
     names = list(inspect.signature(kind.__init__).parameters)[1:]
     made: StandIn = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
@@ -50,7 +50,7 @@ def stand_in_for(primitive: Any) -> StandIn:
 
 
 class RmsNorm(StandIn):
-    """RmsNorm(epsilon)(x, gamma)."""
+    """Computes RmsNorm(epsilon)(x, gamma)."""
 
     def __init__(self, epsilon: float = 1e-6):
         super().__init__()
@@ -61,21 +61,23 @@ class RmsNorm(StandIn):
 
 
 class AddRmsNorm(StandIn):
-    """AddRmsNorm()(x1, x2, gamma, epsilon)."""
+    """Computes AddRmsNorm()(x1, x2, gamma, epsilon)."""
 
     def construct(self, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
         return ops.add_rms_norm(x1, x2, gamma, epsilon)
 
 
 class Swiglu(StandIn):
-    """Swiglu()(input, dim)."""
+    """Computes Swiglu()(input, dim)."""
 
     def construct(self, input: Tensor, dim: int = -1) -> Tensor:
         return ops.swiglu(input, dim)
 
 
 class Conv2DExt(StandIn):
-    """Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of named paddings."""
+    """Computes Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of
+    named paddings.
+    """
 
     def construct(
         self,
@@ -113,14 +115,14 @@ def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0
 
 
 class RotaryPositionEmbedding(StandIn):
-    """RotaryPositionEmbedding()(x, cos, sin, mode)."""
+    """Computes RotaryPositionEmbedding()(x, cos, sin, mode)."""
 
     def construct(self, x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
         return rotary_position_embedding(x, cos, sin, mode)
 
 
 class ApplyRotaryPosEmb(StandIn):
-    """ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
+    """Computes ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
 
     position_ids has the lengths of the sequences. Of all their tokens, each has the row of the tables of its position;
     of the newest ones only, a row of its own.

@@ -1,4 +1,4 @@
-"""Cells in the place of primitives of quantized products that only an Ascend NPU has: see primitives.py."""
+"""Replaces primitives of quantized products that only an Ascend NPU has by cells: see primitives.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DynamicQuantExt(StandIn):
 
 
 class QuantV2(StandIn):
-    """QuantV2()(x, scale, offset): int8, to the nearest even."""
+    """Quantizes to int8, to the nearest even: QuantV2()(x, scale, offset)."""
 
     def construct(
         self,
@@ -40,7 +40,7 @@ class QuantV2(StandIn):
 
 
 class QuantBatchMatmul(StandIn):
-    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
+    """Computes QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
 
     Sums are exact; of a weight with a batch, in float32, up to 1040 products are.
     """
@@ -84,7 +84,9 @@ def quantized_product(
     transpose_x2: bool,
     dtype: Any,
 ) -> Tensor:
-    """The product of matrices of int8, scaled by column and by row, with a bias of int32 before that or of floats."""
+    """Compute the product of int8 matrices, scaled by column and by row, with a bias of int32 before that or of
+    floats.
+    """
     if offset is not None:
         raise ValueError(f"{name}: offset must be None on a CPU")
     if scale.dtype not in (ms.float32, ms.bfloat16):

@@ -38,7 +38,9 @@ __all__ = ["BY_PRIMITIVE", "MissingOperatorError", "cpu_builtins", "device_is_cp
 
 
 class MissingOperatorError(RuntimeError):
-    """An operator that has no kernel on a CPU and no stand-in: its name, the line that called it, and what there is."""
+    """Reports an operator that has no kernel on a CPU and no shim: its name, the line that called it, and what
+    there is.
+    """
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
@@ -104,7 +106,7 @@ def quant_batch_matmul(
     )
 
 
-# Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that, if anything does.
+# Operator, MindSpore's function, the one in its place, MindSpore's primitive, and what computes that, if anything does.
 _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None], ...] = (
     ("rms_norm", ms_ops.rms_norm, rms_norm, "RmsNorm", rms_norm),
     ("add_rms_norm", ms_ops.add_rms_norm, add_rms_norm, "AddRmsNorm", add_rms_norm),
@@ -144,14 +146,15 @@ _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None]
 
 _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
-# A stand-in computes a primitive that has no kernel here.
+# A shim computes a primitive that has no kernel here.
 BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
 BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
 
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
-    """Within the block, what MindSpore has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
+    """Replace, within the block, what MindSpore has for an NPU only by ours: `ops.rms_norm`, `ops.swiglu`,
+    `RmsNorm` and others.
 
     `import ms_custom_ops` finds the functions that MindFormers calls, where the package is not installed.
 
@@ -162,7 +165,7 @@ def cpu_builtins() -> Iterator[None]:
     changes.
 
     Raises:
-        RuntimeError: something within the block used a primitive that has no kernel here and no stand-in: it is named,
+        RuntimeError: something within the block used a primitive that has no kernel here and no shim: it is named,
             with the line that called it and what there is.
     """
     if ms.get_context("device_target") != "CPU":
@@ -177,13 +180,13 @@ def cpu_builtins() -> Iterator[None]:
                 raise
             there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
             raise MissingOperatorError(
-                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error, name)}. "
-                f"There are stand-ins for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
+                f"cpu_builtins: {name} has no kernel on a CPU and no shim, called at {_caller(error, name)}. "
+                f"There are shims for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
             ) from error
 
 
 def _without_kernel(message: str) -> str:
-    """The operator that there is no kernel for on a CPU, if that is what an error says."""
+    """Return the operator that there is no kernel for on a CPU, if that is what an error says."""
     found = _NO_KERNEL.search(message)
     if found is None:
         return ""
@@ -193,15 +196,15 @@ def _without_kernel(message: str) -> str:
 
 _NO_KERNEL = re.compile(
     r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered|user defined function path '(\w+)' is illegal"
-    r"|ms_custom_ops\.(?P<custom>\w+) has no stand-in|cannot import name '(?P<imported>\w+)' from 'ms_custom_ops'"
+    r"|ms_custom_ops\.(?P<custom>\w+) has no shim|cannot import name '(?P<imported>\w+)' from 'ms_custom_ops'"
 )
 
 
 def _caller(error: BaseException, name: str) -> str:
-    """The line that used an operator: the innermost that is neither MindSpore's nor ours."""
+    """Return the line that used an operator: the innermost that is neither MindSpore's nor ours."""
     compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
     called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
-    # A graph does not always say where an operator is from: whatever holds it does.
+    # A graph does not always say where an operator comes from; then say which cell holds it.
     for file, line in [*compiled, *(_holders(name) if _IN_GRAPH.search(str(error)) else ()), *called]:
         if not _LIBRARIES.search(str(Path(file).resolve())):
             code = linecache.getline(file, int(line)).strip()
@@ -213,7 +216,7 @@ _IN_GRAPH = re.compile(r"Kernel select failed")
 
 
 def _holders(name: str) -> Iterator[tuple[str, int]]:
-    """The lines of cells that call a primitive that they hold."""
+    """Yield the lines of cells that call a primitive that they hold."""
     for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]:
         for attribute, primitive in list(cell._primitives.items()):
             if getattr(primitive, "name", None) != name:
@@ -233,7 +236,7 @@ _LIBRARIES = re.compile(
 
 @contextmanager
 def device_is_cpu() -> Iterator[None]:
-    """Within the block, a script that asks MindSpore for an Ascend gets the CPU."""
+    """Give a script that asks MindSpore for an Ascend the CPU, within the block."""
     ms.set_device("CPU")
 
     def set_device(device_target: str, device_id: Any = None) -> None:
@@ -284,8 +287,9 @@ _HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSp
 
 
 class _StandIns:
-    """Within the block, functions of MindSpore's are ours wherever a module has them, and primitives that a CPU has not
-    are cells: classes, objects in modules, and those in cells.
+    """Puts our functions in place of MindSpore's within the block, wherever a module has them.
+
+    Primitives that a CPU lacks become cells: classes, objects in modules, and those in cells.
     """
 
     def __init__(self) -> None:
@@ -313,7 +317,7 @@ class _StandIns:
             cell._primitives[name] = cell.__dict__[name] = value
         for names, name, value in self.names:
             names[name] = value
-        # A module that was imported within the block has ours, too.
+        # Modules that were imported within the block have ours, too.
         functions = {id(ours): function for _, function, ours, _, _ in _PRESENT}
         classes = {id(ours): kind for kind, ours in self.kinds.items()}
         _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})

@@ -1,4 +1,4 @@
-"""Cells of stock operators in the place of small primitives of MindSpore's that only an Ascend NPU has.
+"""Replaces small primitives of MindSpore's that only an Ascend NPU has by cells of stock operators.
 
 What they compute, and their gradients, are those of the operators that they are made of.
 """
@@ -41,7 +41,7 @@ class StandIn(nn.Cell):  # type: ignore[misc]
 
 
 class Arange(StandIn):
-    """Arange()(start, end, step, dtype)."""
+    """Computes Arange()(start, end, step, dtype)."""
 
     def construct(self, start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Tensor:
         values = ms_ops.arange(start, end, step)
@@ -49,35 +49,35 @@ class Arange(StandIn):
 
 
 class ArgMaxExt(StandIn):
-    """ArgMaxExt()(input, dim, keepdim)."""
+    """Computes ArgMaxExt()(input, dim, keepdim)."""
 
     def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         return ms_ops.argmax(input, dim, keepdim)
 
 
 class CumsumExt(StandIn):
-    """CumsumExt()(input, dim, dtype)."""
+    """Computes CumsumExt()(input, dim, dtype)."""
 
     def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
         return ms_ops.cumsum(input, dim, dtype)
 
 
 class MoveTo(StandIn):
-    """MoveTo()(input, to, blocking): there is one memory."""
+    """Returns the input of MoveTo()(input, to, blocking): there is one memory."""
 
     def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
         return input
 
 
 class IndexSelect(StandIn):
-    """IndexSelect()(input, dim, index)."""
+    """Computes IndexSelect()(input, dim, index)."""
 
     def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
         return ms_ops.gather(input, index, dim)
 
 
 class TopkExt(StandIn):
-    """TopkExt()(input, k, dim, largest, sorted)."""
+    """Computes TopkExt()(input, k, dim, largest, sorted)."""
 
     def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         values, indices = ms_ops.topk(input, k, dim, largest, sorted)
@@ -85,25 +85,25 @@ class TopkExt(StandIn):
 
 
 class NPUAllocFloatStatus(StandIn):
-    """NPUAllocFloatStatus()(): the flags of overflow, of which a CPU has none."""
+    """Returns the flags of overflow, of which a CPU has none: NPUAllocFloatStatus()()."""
 
     def construct(self) -> Tensor:
         return ms_ops.zeros((8,), ms.float32)
 
 
 class NPUGetFloatStatusV2(StandIn):
-    """NPUGetFloatStatusV2()(input): no overflow; a step finds it in its gradients, or not at all."""
+    """Reports no overflow: NPUGetFloatStatusV2()(input); a step finds it in its gradients, or not at all."""
 
     def construct(self, input: Tensor) -> Tensor:
         return ms_ops.zeros_like(input)
 
 
 class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
-    """NPUClearFloatStatusV2()(input)."""
+    """Clears nothing: NPUClearFloatStatusV2()(input)."""
 
 
 class BatchMatMul(StandIn):
-    """BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
+    """Computes BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
 
     def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
         super().__init__()
@@ -119,7 +119,7 @@ class BatchMatMul(StandIn):
 
 
 class DropoutExt(StandIn):
-    """DropoutExt()(input, p, seed, offset): drawn with MindSpore's own seed, as a CPU has no other."""
+    """Computes DropoutExt()(input, p, seed, offset), drawn with MindSpore's own seed, as a CPU has no other."""
 
     def construct(self, input: Tensor, p: float, seed: Any = None, offset: Any = None) -> Any:
         kept = (ms_ops.rand_like(input.astype(ms.float32)) >= p).astype(input.dtype)
@@ -127,7 +127,10 @@ class DropoutExt(StandIn):
 
 
 class Embedding(StandIn):
-    """Embedding()(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq); without the last three."""
+    """Computes Embedding()(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq).
+
+    Without the last three.
+    """
 
     def construct(
         self,
@@ -148,14 +151,14 @@ class Embedding(StandIn):
 
 
 class FmodScalar(StandIn):
-    """FmodScalar()(input, other): what is left of a division that is rounded towards zero."""
+    """Returns the remainder of a division that is rounded towards zero: FmodScalar()(input, other)."""
 
     def construct(self, input: Tensor, other: Any) -> Tensor:
         return ms_ops.fmod(input, other)
 
 
 class OneHotExt(StandIn):
-    """OneHotExt(axis)(tensor, num_classes, on_value, off_value)."""
+    """Computes OneHotExt(axis)(tensor, num_classes, on_value, off_value)."""
 
     def __init__(self, axis: int = -1):
         super().__init__()
@@ -166,28 +169,28 @@ class OneHotExt(StandIn):
 
 
 class OnesLikeExt(StandIn):
-    """OnesLikeExt()(input, dtype)."""
+    """Computes OnesLikeExt()(input, dtype)."""
 
     def construct(self, input: Tensor, dtype: Any = None) -> Tensor:
         return ms_ops.ones_like(input).astype(input.dtype if dtype is None else dtype)
 
 
 class Outer(StandIn):
-    """Outer()(input, vec2)."""
+    """Computes Outer()(input, vec2)."""
 
     def construct(self, input: Tensor, vec2: Tensor) -> Tensor:
         return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
 class RepeatInterleaveInt(StandIn):
-    """RepeatInterleaveInt()(input, repeats, dim, output_size)."""
+    """Computes RepeatInterleaveInt()(input, repeats, dim, output_size)."""
 
     def construct(self, input: Tensor, repeats: int, dim: Any = None, output_size: Any = None) -> Tensor:
         return ms_ops.repeat_elements(input.reshape(-1) if dim is None else input, repeats, 0 if dim is None else dim)
 
 
 class SortExt(StandIn):
-    """SortExt()(input, dim, descending, stable)."""
+    """Computes SortExt()(input, dim, descending, stable)."""
 
     def construct(self, input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
         values, indices = ms_ops.sort(input.astype(ms.float32), dim, descending)
@@ -195,7 +198,7 @@ class SortExt(StandIn):
 
 
 class StackExt(StandIn):
-    """StackExt(dim)(tensors)."""
+    """Computes StackExt(dim)(tensors)."""
 
     def __init__(self, dim: int = 0):
         super().__init__()
@@ -206,7 +209,7 @@ class StackExt(StandIn):
 
 
 class SwigluGrad(StandIn):
-    """SwigluGrad()(grad_output, input, dim)."""
+    """Computes SwigluGrad()(grad_output, input, dim)."""
 
     def construct(self, grad_output: Tensor, input: Tensor, dim: int = -1) -> Tensor:
         gate, up = ms_ops.chunk(input.astype(ms.float32), 2, dim)
@@ -217,14 +220,14 @@ class SwigluGrad(StandIn):
 
 
 class TrilExt(StandIn):
-    """TrilExt()(input, diagonal)."""
+    """Computes TrilExt()(input, diagonal)."""
 
     def construct(self, input: Tensor, diagonal: int = 0) -> Tensor:
         return ms_ops.tril(input, diagonal)
 
 
 class ZerosLikeExt(StandIn):
-    """ZerosLikeExt()(input, dtype)."""
+    """Computes ZerosLikeExt()(input, dtype)."""
 
     def construct(self, input: Tensor, dtype: Any = None) -> Tensor:
         return ms_ops.zeros_like(input).astype(input.dtype if dtype is None else dtype)

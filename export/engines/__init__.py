@@ -1,1 +1,1 @@
-"""The three ways to put a fused operator into a network: cells, statements, nodes of a MindIR."""
+"""Puts fused operators into a network by three engines: cells, statements, nodes of a MindIR."""

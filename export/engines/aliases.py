@@ -1,4 +1,4 @@
-"""Statements as `x += y`, which change x in place in a graph and make another x in PyNative mode.
+"""Analyses statements as `x += y`, which change x in place in a graph and make another x in PyNative mode.
 
 What has been watched is PyNative. A statement that is changed may read a value under another name than before, and that
 name shares its memory with x. So `x += y` becomes `x = x + y` where both modes then do what they did: x is a value that
@@ -17,7 +17,7 @@ from ms_ascend_ops.export.graphs.trace import Trace
 
 __all__ = ["Writes", "written_apart"]
 
-# Primitives whose result may be the memory of their first input.
+# Primitives whose result may alias the memory of their first input.
 _VIEWS = frozenset(
     ("Reshape", "View", "Transpose", "TransposeExt", "ExpandDims", "Unsqueeze", "Squeeze", "getitem", "TupleGetItem",
      "Split", "SplitTensor", "SplitWithSize", "Chunk", "Unstack", "UnstackExt", "StridedSlice", "Slice", "SliceExt",
@@ -29,7 +29,7 @@ _PARTS = frozenset(("Split", "SplitTensor", "SplitWithSize", "Chunk", "Unstack",
 
 @dataclass(frozen=True)
 class _Write:
-    """One execution of a statement that writes in place: its line, when it was, and the memory."""
+    """Describes one execution of a statement that writes in place: its line, when it was, and the memory."""
 
     line: int
     at: int
@@ -40,7 +40,9 @@ class Writes:
     """Hold what the statements of a flat source were seen to write in place."""
 
     def __init__(self, seen: Trace, targets: Mapping[int, str], is_layer: Callable[[str], bool]) -> None:
-        """`targets`: by line, the names that change in place; `is_layer`: whether a sub-cell makes a new tensor."""
+        """Take `targets`, by line the names that change in place, and `is_layer`, whether a sub-cell makes a
+        new tensor.
+        """
         self._position = {id(node): index for index, node in enumerate(seen.graph.nodes)}
         self._nodes, self._outputs, self._is_layer = seen.graph.nodes, seen.graph.outputs, is_layer
         writes: list[_Write] = []

@@ -1,4 +1,4 @@
-"""Engine 1: cells whose whole `construct` is a pattern, or a pattern between sub-cells, exchanged in place.
+"""Implements engine 1: exchanges in place cells whose whole `construct` is a pattern, or a pattern between sub-cells.
 
 The cell stays the object that it is, with its parameters and sub-cells, and gets a class with another construct. What
 that construct must be follows from watching the cell: in several shapes, in training and evaluation, in each dtype.
@@ -37,8 +37,8 @@ __all__ = [
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
-# The fused construct may be so far from the stock one, as a share of the largest magnitude of a row.
-# Stock formulas with tanh are 1e-4 off by themselves; GELU's two forms, say, are 5e-4 apart.
+# Bounds on the difference of the fused construct from the stock one, as a share of the largest magnitude of a row.
+# Stock formulas with tanh are off by 1e-4 themselves; GELU's two forms, say, are 5e-4 apart.
 TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
 
@@ -56,7 +56,7 @@ class Swap:
 
 @dataclass
 class Analysis:
-    """An engine says this about a cell: another construct for it, or places that stay, or nothing."""
+    """Holds what an engine says about a cell: another construct for it, or places that stay, or nothing."""
 
     swap: Swap | None = None
     left: list[tuple[str, str]] = field(default_factory=list)  # pattern, reason
@@ -66,7 +66,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Target:
-    """A cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
+    """Names a cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
 
     cell: nn.Cell
     patterns: Sequence[Row]
@@ -84,13 +84,13 @@ class Target:
 
     @cached_property
     def stored(self) -> str:
-        """The dtype in which the cell works: that of its first parameter."""
+        """Return the dtype in which the cell works: that of its first parameter."""
         dtypes = [dtype_name(p.dtype) for p in self.cell.get_parameters()]
         return next((d for d in dtypes if d in _FLOATS), "float32")
 
     @cached_property
     def layers(self) -> frozenset[str]:
-        """The operators whose layers are of interest themselves."""
+        """Return the operators whose layers are of interest themselves."""
         return frozenset({"matmul", "conv2d"} & {row.op for row in self.patterns if row.level <= self.level})
 
     def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], *, dtype: str = "", **options: Any) -> Trace | str:
@@ -180,7 +180,7 @@ def _inputs(target: Target) -> list[str] | None:
 
 
 def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, Any]]:
-    """Inputs that the cell may take, from the shapes of its parameters."""
+    """Yield inputs that the cell may take, from the shapes of its parameters."""
     if any(
         not is_small(c) and matrix_of(c) is None and not isinstance(c, nn.CellList) for c in sub_cells(cell).values()
     ):
@@ -194,7 +194,7 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
     sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
     if operator_of(cell) == "conv2d":
         shape, dilation = cell._params["weight"].shape, max(cell.dilation)
-        # More than the kernel sees, and sizes that the weight has not.
+        # Try more than the kernel sees, and sizes that the weight does not have.
         least = dilation * max(shape[2:]) + 3
         rows, cols = [size for size in range(least, least + 8) if size not in shape][:2]
         yield {name: Spec((2, cell.in_channels, rows, cols), dtype) for name in required}
@@ -209,7 +209,7 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
 
 
 def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> dict[str, Any]:
-    """Values for described inputs, with `dtype` where the description has the dtype of the cell."""
+    """Draw values for described inputs, with `dtype` where the description has the dtype of the cell."""
 
     def value(spec: Any, number: int) -> Any:
         if isinstance(spec, Spec):
@@ -249,7 +249,7 @@ def normalizes_batches(cell: nn.Cell) -> bool:
 
 
 def outside_training(cell: nn.Cell, found: Sequence[Found]) -> list[str]:
-    """Conditions for places that fit only where their batch normalizations take given statistics."""
+    """Return conditions for places that fit only where their batch normalizations take given statistics."""
     nodes = [n for item in found if item.row.evaluation for n in item.inside if n.kind in BATCH_NORMS]
     owners = ["self" if n.origin is None else path_to(cell, n.origin.name) for n in nodes]
     return [f"not {owner}.training" for owner in dict.fromkeys(owners)]
@@ -261,7 +261,9 @@ def of_one_sub_cell(found: Found) -> bool:
 
 
 def smaller(target: Target, inputs: Mapping[str, Any]) -> tuple[Target, dict[str, Any]] | None:
-    """The cell with inputs, and results of its sub-cells, of the same form that hold less; None where there are none.
+    """Return the cell with inputs, and results of its sub-cells, of the same form that hold less.
+
+    None where there are none.
 
     Images and sequences shrink, each size by the same factor; what a parameter has as a size stays. A cell that does
     not take that fails, and whoever asks takes the real sizes.
@@ -308,7 +310,7 @@ def _specs(value: Any) -> Iterator[Spec]:
 def _varies(
     trial: tuple[Target, Mapping[str, Any]], versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis
 ) -> str:
-    """Why one construct does not do for all inputs, if so. `trial`: with what it is tried."""
+    """Return why one construct does not do for all inputs, if so. `trial`: with what it is tried."""
     target, inputs = trial
     version = versions[0][1]
     if any(v.statements != version.statements for _, v in versions):
@@ -336,7 +338,9 @@ def _varies(
 def _in_every_dtype(
     target: Target, inputs: Mapping[str, Any], version: _Version, trial: tuple[Target, Mapping[str, Any]]
 ) -> Analysis:
-    """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct.
+    """Return the class for the cell, after comparing it with the stock one in every dtype.
+
+    Others keep the stock construct.
 
     `trial`: with what it is tried in other dtypes than its own.
     """
@@ -385,14 +389,14 @@ def _errors(
 
 
 def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
-    """The linear layers that a graph calls without their activations, with the names of those."""
+    """Return the linear layers that a graph calls without their activations, with the names of those."""
     return frozenset((n.name, n.attributes["without"]) for n in graph.nodes if "without" in n.attributes)
 
 
 def error_of(
     target: Target, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
 ) -> float:
-    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row.
+    """Return the largest difference between the two constructs on random inputs, relative to the magnitude of its row.
 
     What a convolution makes has channels beside places, of which there may be one: its row is a sample.
     """

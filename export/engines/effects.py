@@ -21,8 +21,8 @@ from ms_ascend_ops.export.graphs.probe import sub_cells
 
 __all__ = ["Effects"]
 
-# Names of what writes, prints, communicates, or moves a generator of random numbers on. A dropout gives its input in
-# evaluation; in training, places with one stay.
+# Names of functions that write, print, communicate, or advance a random generator. In evaluation a dropout returns its
+# input; in training, places with one stay.
 _EFFECTS = re.compile(
     r"(_$|^(inplace|assign|scatter_(?!nd)|scatter[A-Z]|set_|print|rand|normal($|_)|uniform|multinomial|bernoulli|gamma$|poisson"
     r"|laplace|standard_?(normal|laplace)|shuffle|choice|all_?(reduce|gather|to_?all)|reduce_?scatter|send|recv|receive"
@@ -131,7 +131,7 @@ def _is_pure_builtin(value: Any) -> bool:
 
 
 class _Source:
-    """One function as source: what its names stand for, and whether its statements have effects."""
+    """Describes one function as source: what its names stand for, and whether its statements have effects."""
 
     def __init__(
         self, effects: Effects, function: ast.FunctionDef, names: Mapping[str, Any], owners: Mapping[str, Any]
@@ -184,7 +184,7 @@ class _Source:
                 return bool(self._effects.defined(callee.id))
             made = self._values.get(callee.id)  # a layer or primitive that was made a line before
             return isinstance(made, ast.Call) and self._makes_pure(self._value(made.func))
-        # A method of a value that the function has: one of a tensor, as nothing else has it there.
+        # A method of a value that the function has is one of a tensor: nothing else has it there.
         known = isinstance(callee, ast.Attribute) and callee.attr in _METHODS
         return known and not _EFFECTS.search(callee.attr)  # type: ignore[attr-defined]
 

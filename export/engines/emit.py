@@ -1,4 +1,4 @@
-"""A watched cell with fused operators as the source of a new `construct`.
+"""Writes a watched cell with fused operators as the source of a new `construct`.
 
 Only what holds for any batch and sequence is written: sub-cells, fused operators, sums, products, conversions and
 halves. A cell that does more of its own (reshapes to given sizes, say) has no place here: `NotPortableError` says what.
@@ -30,16 +30,16 @@ _HALVES = {"first": "ops.chunk({}, 2, {})[0]", "second": "ops.chunk({}, 2, {})[1
 
 
 class NotPortableError(Exception):
-    """A cell that does something which cannot be written for all sizes."""
+    """Refuses a cell that does something which cannot be written for all sizes."""
 
 
 def emit(cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> list[str]:
-    """The statements of a construct that does what was watched, with fused operators where they were found."""
+    """Write the statements of a construct that does what was watched, with fused operators where they were found."""
     return Writer(cell, seen, found).statements()
 
 
 def moved_texts(found: Found, texts: Sequence[str]) -> list[str]:
-    """The inputs of an operator, those with what is applied to them that was applied behind them.
+    """Return the inputs of an operator; those whose views were applied behind them have them applied to them now.
 
     A reshape gives an input the shape that another one has: sizes are not written.
     """
@@ -69,7 +69,7 @@ class Writer:
         self.needed = self._needed()
 
     def statements(self) -> list[str]:
-        """All of them."""
+        """Return all statements."""
         for node in self.seen.graph.nodes:  # sub-cells in the order in which they were called
             if node.kind == CALL and id(node) in self.needed:
                 self.text(node)
@@ -89,7 +89,7 @@ class Writer:
         return bool(owner._params[last].requires_grad)
 
     def cast(self, text: str, dtype: str) -> str:
-        """A conversion."""
+        """Write a conversion."""
         return f"{text}.astype(mindspore.{dtype})"
 
     def _needed(self) -> set[int]:

@@ -23,7 +23,9 @@ _SEED = re.compile(r"\bSeed[01]=-?\d+")  # of dropout: each has its own
 
 
 def equivalence_key(cell: nn.Cell) -> Any:
-    """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
+    """Return a key that is equal for cells that compute the same with their own parameters: class, attributes,
+    shapes, sub-cells.
+    """
     own: list[Any] = []
     for name, value in cell.__dict__.items():
         if name in _INTERNAL:
@@ -55,7 +57,9 @@ def equivalence_key(cell: nn.Cell) -> Any:
 
 
 def form_of(cell: nn.Cell) -> Any:
-    """Equal for cells that have the same source once it is flat: their numbers and tensors stay attributes there."""
+    """Return a key that is equal for cells with the same flat source: their numbers and tensors stay attributes
+    there.
+    """
     own: list[Any] = []
     for name, value in cell.__dict__.items():
         if name in _INTERNAL or name == "_cell_init_args" or isinstance(value, (nn.Cell, Parameter, Initializer)):

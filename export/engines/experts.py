@@ -1,4 +1,4 @@
-"""Blocks of experts: the part of `optimize` that puts a layer in the place of a loop over cells."""
+"""Puts a layer in the place of a loop over the cells of experts, as a part of `optimize`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVEL = "O3"
 
 
 class Experts:
-    """The blocks of one network that were exchanged.
+    """Holds the blocks of one network that were exchanged.
 
     The layer has parameters of its own, in which the weights of all experts lie one behind the other. So gradients are
     compared, and weights given back, part by part.
@@ -72,7 +72,9 @@ class Experts:
         return back
 
     def gradients_of_stock(self, gradients: list[Any]) -> list[Any]:
-        """Gradients, pairs of dtype and array, of the present parameters, as those of the parameters before."""
+        """Return the gradients (pairs of dtype and array) of the present parameters in the form of the
+        parameters before.
+        """
         if not self._exchanged:
             return gradients
         now, found = list(self._net.trainable_params()), []
@@ -88,7 +90,7 @@ class Experts:
 
 
 def _named(layer: MoEFeedForward) -> dict[str, Parameter]:
-    """The parameters of its own, by the names that they have in the layer."""
+    """Return its own parameters, by the names that they have in the layer."""
     names = ("router_weight", "router_bias", "gate_weight", "up_weight", "down_weight")
     return {name: getattr(layer, name) for name in names if getattr(layer, name) is not None}
 

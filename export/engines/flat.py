@@ -1,4 +1,4 @@
-"""The source of a construct, or of a function, in which every statement does one thing, and edits of it."""
+"""Flattens the source of a construct, or of a function, so that every statement does one thing, and edits it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Edited", "Flat", "Frame", "flatten", "flatten_function", "locator"]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One function on the way to an operator: the line in it, and what its variables were."""
+    """Describes one function on the way to an operator: the line in it, and what its variables were."""
 
     function: str
     line: int
@@ -31,12 +31,12 @@ class Frame:
 
 
 class Flat:
-    """The flat source of a function, and of those that it calls, as a module that is loaded."""
+    """Holds the flat source of a function, and of those that it calls, as a module that is loaded."""
 
     def __init__(
         self, name: str, source: str, names: Mapping[str, Any], owners: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """`owners`: by function, the objects that its arguments are, such as the cell."""
+        """Take `owners`: by function, the objects that its arguments are, such as the cell."""
         self.name, self.names, self.owners = name, names, owners
         self.module = load_source(f"flat_{name}", source, names)
         file = self.module.__file__
@@ -50,12 +50,12 @@ class Flat:
         self.functions = {n.name: n for n in self._tree.body if isinstance(n, ast.FunctionDef)}
 
     def function_at(self, line: int) -> ast.FunctionDef:
-        """The function that holds a line."""
+        """Return the function that holds a line."""
         return next(f for f in self._functions if f.lineno <= line <= (f.end_lineno or f.lineno))
 
     @property
     def function(self) -> Any:
-        """The function itself."""
+        """Return the function itself."""
         return vars(self.module)[self.name]
 
     def first_line(self) -> int:
@@ -63,7 +63,7 @@ class Flat:
         return next(f for f in self._functions if f.name == self.name).body[0].lineno
 
     def targets(self, line: int) -> list[str]:
-        """The names that the statement on this line assigns; none if it is not one line of assignment."""
+        """Return the names that the statement on this line assigns; none if it is not one line of assignment."""
         for node in ast.walk(self.function_at(line)):
             if isinstance(node, ast.Assign) and node.lineno == line == node.end_lineno and len(node.targets) == 1:
                 target = node.targets[0]
@@ -108,7 +108,7 @@ class Flat:
         return Flat(self.name, "\n".join(lines), {**self.names, **names}, self.owners)
 
     def lines_of(self, function: str, end: int) -> range:
-        """The lines of a function that stand before one."""
+        """Return the lines of a function that stand before one."""
         return range(self.functions[function].lineno, end)
 
     def always_assigned(self, name: str, line: int) -> bool:
@@ -149,14 +149,14 @@ class Flat:
 
 @dataclass(frozen=True)
 class Edited:
-    """A source that was changed, and the lines of the one before whose statements are gone."""
+    """Holds a source that was changed, and the lines of the one before whose statements are gone."""
 
     flat: Flat
     gone: set[int]
 
 
 def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:
-    """The flat source of the construct of a cell; `absent` says of arguments whether they are None."""
+    """Flatten the source of the construct of a cell; `absent` says of arguments whether they are None."""
     methods = {name: method for name, method in helpers(cell).items() if name not in cell.__dict__}
     construct = inspect.unwrap(type(cell).construct)
     made = simplified(construct, methods, cell=cell, absent=absent)
@@ -164,13 +164,15 @@ def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:
 
 
 def flatten_function(function: FunctionType, absent: Mapping[str, bool], unread: Collection[int]) -> Flat:
-    """The flat source of a function; of what it returns, the items in `unread` are None."""
+    """Flatten the source of a function; of what it returns, the items in `unread` are None."""
     made = simplified(function, absent=absent, unread=unread)
     return Flat(function.__name__, made.source, made.names, made.owners)
 
 
 def locator(flat: Flat) -> Any:
-    """A function that says where in the flat source an operator is being executed, from the outermost function on."""
+    """Return a function that says where in the flat source an operator is being executed, from the outermost
+    function on.
+    """
 
     def locate(recorder: Any) -> tuple[Frame, ...]:
         frames = []

@@ -1,4 +1,4 @@
-"""Engine 2 for a function that a construct calls which is not taken apart itself: one with `**kwargs`, say.
+"""Implements engine 2 for a function that a construct calls which is not taken apart itself: one with `**kwargs`, say.
 
 The construct stays as it is written, in a module in which the name of the function stands for the edited one.
 """
@@ -57,7 +57,7 @@ def _rewritten(target: Target, name: str, calls: Sequence[Mapping[str, Any]]) ->
 
 
 def _asked_for(arguments: ast.arguments) -> list[str]:
-    """Conditions under which a construct need not return the probabilities, as far as its arguments tell."""
+    """Return conditions under which a construct need not return the probabilities, as far as its arguments tell."""
     names = [a.arg for a in (*arguments.args, *arguments.kwonlyargs) if a.arg == _ASKED]
     keywords = [arguments.kwarg.arg] if arguments.kwarg is not None and not names else []
     return [*(f"not {name}" for name in names), *(f"not {name}.get({_ASKED!r}, False)" for name in keywords)]
@@ -69,7 +69,7 @@ _ASKED = "output_attentions"  # what transformers calls it
 def _class(
     stock: type, edited: Flat, conditions: Sequence[str], *, name: str, function: FunctionType, asked: Sequence[str]
 ) -> type:
-    """A class whose construct calls the edited function; where a condition fails, that calls the one before.
+    """Return a class whose construct calls the edited function; where a condition fails, that calls the one before.
 
     The construct itself is the one before where a condition in `asked` fails.
     """
@@ -85,7 +85,7 @@ def _class(
 
 
 def equivalence_key(target: Target, name: str, calls: Sequence[Mapping[str, Any]]) -> Any:
-    """Equal where a function does the same: what it reads of the cell is the same, and its inputs are alike."""
+    """Return a key that is equal where a function does the same: equal reads of the cell, and inputs that are alike."""
     function = target.function
     owners = {key for key, value in calls[0].items() if value is OWNER}
     try:
@@ -96,6 +96,6 @@ def equivalence_key(target: Target, name: str, calls: Sequence[Mapping[str, Any]
     read = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.value in names]
     values = {n.attr: getattr(target.cell, n.attr, None) for n in read}
     plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in values.values())
-    # The cell may go on to another function.
+    # The cell may be passed on to another function.
     own = id(target.cell) if len(names) > len(read) or not plain else repr(values)
     return type(target.cell), name, own, repr(calls)

@@ -1,4 +1,4 @@
-"""Classes made from source: a cell's own class with another `construct`.
+"""Makes classes from source: a cell's own class with another `construct`.
 
 MindSpore compiles source files, so each class is a module in a file, in a folder that lives as long as this process.
 """
@@ -37,7 +37,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def folder() -> Path:
-    """The folder of the generated modules."""
+    """Return the folder of the generated modules."""
     return Path(_folder().name)
 
 
@@ -60,7 +60,7 @@ def load_source(name: str, source: str, names: Mapping[str, Any] | None = None) 
 
 
 def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str], method: str = "construct") -> type:
-    """A class like `stock` with these statements as a method; where a condition fails, that of `stock` runs."""
+    """Return a class like `stock` with these statements as a method; where a condition fails, that of `stock` runs."""
     header = inspect.signature(inspect.unwrap(getattr(stock, method)))
     header = header.replace(
         parameters=[p.replace(annotation=inspect.Parameter.empty) for p in header.parameters.values()],
@@ -73,7 +73,7 @@ def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str], m
 
 
 def guard(conditions: Sequence[str], stock: str, signature: inspect.Signature) -> list[str]:
-    """The lines that send inputs for which a function was not made to the one that is called `stock`."""
+    """Return the lines that send inputs for which a function was not made to the one that is called `stock`."""
     if not conditions:
         return []
     arguments = [_TEXTS.get(p.kind, "{}").format(p.name) for p in signature.parameters.values()]
@@ -100,7 +100,7 @@ def _stock_name(stock: Any, method: str = "construct") -> str:
 
 
 def with_construct(stock: Any, construct: Any, source: str, method: str = "construct") -> type:
-    """A class like `stock` with another construct, or another method, under the same name."""
+    """Return a class like `stock` with another construct, or another method, under the same name."""
     made: Any = type(
         stock.__name__,
         (stock,),
@@ -121,7 +121,7 @@ def is_generated(cell: nn.Cell) -> bool:
 
 
 def with_method(stock: Any, name: str, function: Any) -> type:
-    """A class like `stock` with one method more, under the same name."""
+    """Return a class like `stock` with one method more, under the same name."""
     made: Any = type(
         stock.__name__,
         (stock,),

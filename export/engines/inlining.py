@@ -1,4 +1,4 @@
-"""Functions of a flat source put where they are called: what is computed in them has a name there then."""
+"""Inlines functions of a flat source: what is computed in them has a name in the caller then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 1000  # statements of what is made
 
 
 def inlined(functions: Mapping[str, ast.FunctionDef], name: str) -> ast.FunctionDef | None:
-    """A copy of a function with those that it calls in their places, as far as they return at their end alone.
+    """Return a copy of a function with its callees inlined, as far as they return at their end alone.
 
     None if there is no such call.
     """
@@ -30,7 +30,7 @@ class _Inlining:
         self._size = 0
 
     def block(self, statements: Sequence[ast.stmt], around: set[str]) -> list[ast.stmt]:
-        """The statements of a block; `around`: the functions in which it is."""
+        """Inline into the statements of a block; `around`: the functions in which it is."""
         made: list[ast.stmt] = []
         for statement in statements:
             for part in ("body", "orelse", "finalbody"):
@@ -89,7 +89,7 @@ def _returns_at_its_end(function: ast.FunctionDef) -> bool:
 
 
 def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
-    """The arguments of a call by their names; None where that is not known, or one is no name or constant."""
+    """Return the arguments of a call by their names; None where that is not known, or one is no name or constant."""
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     if len(call.args) > len(names) or any(isinstance(a, ast.Starred) for a in call.args):
         return None

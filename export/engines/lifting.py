@@ -1,4 +1,4 @@
-"""Functions in the body of a function as functions beside it: what they take from around them becomes arguments."""
+"""Lifts functions in the body of a function out of it: what they take from around them becomes arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lifted(function: ast.FunctionDef, renamed: Callable[[str], str]) -> list[ast
 
 
 def _free(function: ast.FunctionDef, inner: ast.FunctionDef) -> list[str] | None:
-    """The names of the function that the inner one uses, in order; None if it cannot be taken out."""
+    """Return the names of the function that the inner one uses, in order; None if it cannot be taken out."""
     arguments = inner.args
     if inner.decorator_list or arguments.posonlyargs or arguments.vararg or arguments.kwarg:
         return None

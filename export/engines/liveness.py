@@ -30,7 +30,7 @@ def without_dead(function: ast.FunctionDef, removable: _Removable) -> set[int]:
 
 
 class _Liveness:
-    """One pass from the end of a function to its beginning; `heads`: names that are read in the loops, by loop."""
+    """Walks once from the end of a function to its beginning; `heads`: names that are read in the loops, by loop."""
 
     def __init__(self, removable: _Removable, heads: dict[int, set[str]] | None = None) -> None:
         self.removable, self.known = removable, heads
@@ -39,7 +39,7 @@ class _Liveness:
         self._loops: list[tuple[set[str], set[str]]] = []  # names that live behind a loop, and at its head
 
     def block(self, statements: Sequence[ast.stmt], live: set[str]) -> set[str]:
-        """The names that live in front of a block, from those that live behind it."""
+        """Return the names that live in front of a block, from those that live behind it."""
         for statement in reversed(statements):
             live = self._before(statement, live)
         return live
@@ -57,7 +57,8 @@ class _Liveness:
             return _read(statement.test) | branches
         if isinstance(statement, (ast.For, ast.While)):
             return self._loop(statement, live)
-        # Others may be left anywhere, or not be entered: what they read lives, and nothing in them is looked at.
+        # Other statements may be left anywhere, or not be entered: what they read lives, and nothing in them is
+        # removed.
         return live | _read(statement)
 
     def _simple(self, statement: ast.Assign | ast.AnnAssign | ast.Expr, live: set[str]) -> set[str]:
@@ -68,7 +69,7 @@ class _Liveness:
         return live - (assigned or set()) | _read(statement)
 
     def _loop(self, loop: ast.For | ast.While, live: set[str]) -> set[str]:
-        """Anything that an iteration reads may have been assigned by the one before."""
+        """Visit a loop: anything that an iteration reads may have been assigned by the one before."""
         behind = self.block(loop.orelse, live)
         first = _read(loop.test if isinstance(loop, ast.While) else loop.iter)
         head = self.heads.get(id(loop), set()) | behind | first
@@ -84,7 +85,7 @@ class _Liveness:
 
 
 def _assigned(statement: ast.stmt) -> set[str] | None:
-    """The names that a statement gives a value; None if it writes to anything else, too."""
+    """Return the names that a statement gives a value; None if it writes to anything else, too."""
     if isinstance(statement, ast.Expr):
         return set()
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -98,7 +99,7 @@ def _assigned(statement: ast.stmt) -> set[str] | None:
 
 
 def _read(node: ast.AST) -> set[str]:
-    """The names that are read; `x += 1` reads x, too, and so does an assignment to a part of x."""
+    """Return the names that are read; `x += 1` reads x, too, and so does an assignment to a part of x."""
     read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Load, ast.Del))}
     return read | {
         n.target.id for n in ast.walk(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)

@@ -1,4 +1,4 @@
-"""Engine 3: a MindIR file in, a MindIR file with fused operators out.
+"""Implements engine 3: a MindIR file in, a MindIR file with fused operators out.
 
 Nothing is run, and the Python of the network is not needed.
 """
@@ -32,7 +32,7 @@ from ms_ascend_ops.deprecation import warn_needless
 __all__ = ["optimize_mindir", "verify_mindir"]
 
 
-# Operators that are looked for before the others.
+# Operators to look for before the others.
 _FIRST = frozenset({"flash_attention"})
 
 # Products of gates and heads are joined here; `load` joins those next to operators, on a CPU.
@@ -78,7 +78,7 @@ def optimize_mindir(
     report = Report(level=level)
     if level != "O0":
         report.entries += simplify(model)
-        # Heads that share keys, and transposes, are part of an attention: what is left of them comes behind.
+        # Heads that share keys, and transposes, are part of an attention: handle the remainder afterwards.
         attention = [row for row in patterns if row.op in _FIRST]
         for graph in graphs_of(model):
             _substitute(model, graph, attention, report)

@@ -30,7 +30,7 @@ class _Changed(Protocol):
     in_place: bool  # whether a changed source has statements that the modes take differently
 
     def stock(self) -> AbstractContextManager[None]:
-        """The network as it was, within the block."""
+        """Restore the stock network within the block."""
 
 
 class Proof:
@@ -47,7 +47,7 @@ class Proof:
         graph: bool | None,
         tolerance: float | None,
     ) -> None:
-        """`before`: what it gives, where that is known."""
+        """Take `before`: what the network gives, where that is known."""
         self._net, self._calls, self._state = net, calls, state
         self._gradients, self._graph = gradients, graph
         self._pynative = ms.get_context("mode") == ms.PYNATIVE_MODE
@@ -138,5 +138,5 @@ class Proof:
 
 
 def _larger(differences: tuple[Difference, Difference | None]) -> Difference:
-    """The larger difference of those of outputs and gradients."""
+    """Return the larger difference of those of outputs and gradients."""
     return max((d for d in differences if d is not None), key=lambda d: d.relative)

@@ -1,4 +1,4 @@
-"""Engine 2: single statements inside a user's construct, and inside the functions that it calls.
+"""Implements engine 2: edits single statements inside a user's construct, and inside the functions that it calls.
 
 The construct is brought into a form where every statement does one thing. That form runs while it is watched, as in
 engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything else of the
@@ -42,7 +42,7 @@ __all__ = ["flat_source", "rewrite"]
 
 
 def flat_source(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat | str:
-    """The construct of a cell in simple statements, or why there is none."""
+    """Return the construct of a cell in simple statements, or why there is none."""
     try:
         return flatten(cell, absent)
     except (NotSimpleError, SyntaxError, NameError) as error:
@@ -104,7 +104,7 @@ def _rewrite(
     difference = max(_error(target, inputs, edited.flat) for inputs in calls)
     if not difference <= TOLERANCES[stored]:
         return _none_of(result, f"its result is {difference:.1e} away from the fused one")
-    # What was watched is one choice of optional inputs.
+    # The watched call is one choice of optional inputs.
     accepted = [stored, *_other_dtypes(target, calls[0], edits.flat, edited.flat)]
     conditions = [*conditions_of(target, calls[0], accepted), *outside_training(target.cell, result.found)]
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
@@ -113,7 +113,7 @@ def _rewrite(
 
 
 def _none_of(result: Analysis, reason: str) -> Analysis:
-    """An analysis whose places all stay."""
+    """Return an analysis whose places all stay."""
     result.left += [(item.row.name, reason) for item in result.found]
     result.found = []
     return result
@@ -126,7 +126,7 @@ def _edited_places(target: Target, edits: _Edits, call: Mapping[str, Any]) -> An
     if any(item.fused.dropout for item in found):
         reason = _dropout(target, edits, call, found)
         if reason:
-            # What is inside of these places is looked for then.
+            # Look inside of these places then.
             found, left = find(
                 seen.graph, target.patterns, target.level, lambda f: (f.fused.dropout and reason) or edits.refusal(f)
             )
@@ -143,7 +143,7 @@ def _edited_places(target: Target, edits: _Edits, call: Mapping[str, Any]) -> An
 
 
 def _dropout(target: Target, edits: _Edits, call: Mapping[str, Any], found: Sequence[Found]) -> str:
-    """Why places in which there may be a dropout must stay: in training they are not the same."""
+    """Return why places in which there may be a dropout must stay: in training they are not the same."""
     flat, seen = edits.flat, edits.seen
     inputs = drawn(call, target.stored, target.stored)
     trained = target.trace(target.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
@@ -182,7 +182,7 @@ def _other_dtypes(target: Target, inputs: Mapping[str, Any], flat: Flat, edited:
 
 
 def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
-    """A class with the edited construct; where a condition fails, that of `stock` runs."""
+    """Return a class with the edited construct; where a condition fails, that of `stock` runs."""
     guarded = edited.guarded(guard(conditions, *stock_of(stock)), {})
     made: type = with_construct(stock, guarded.function, "\n".join(guarded.lines))
     return made
@@ -192,7 +192,7 @@ class _Edits:
     """Say which lines of the flat source become what."""
 
     def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace, staying: Mapping[tuple[int, str], str]) -> None:
-        """`staying`: why places must stay, by the id of the root and the operator."""
+        """Take `staying`: why places must stay, by the id of the root and the operator."""
         self.cell, self.seen, self.staying = cell, seen, staying
         self.writes = Writes(seen, flat.written_in_place(), self._makes_a_tensor)
         self.flat = flat.with_lines(written_apart(flat.lines, self.writes.apart)) if self.writes.apart else flat
@@ -205,7 +205,7 @@ class _Edits:
         return child is not None and (bool(operator_of(child)) or matrix_of(child) is not None)
 
     def refusal(self, found: Found) -> str:
-        """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        """Return why a place must stay, whatever else is edited: a smaller one in it may do."""
         if reason := slower(found):
             return reason
         if staying := self.staying.get((id(found.root), found.row.op)):
@@ -223,7 +223,7 @@ class _Edits:
         return "" if all(named) else _NO_NAME
 
     def runs(self, found: Found, edited: Edited) -> str:
-        """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
+        """Return why a part of a place still runs after the edit, though the operator computes it, if one does."""
         nodes = [n for n in found.inside if n.kind.removesuffix("View") in _HEAVY and id(n) in self.seen.places]
         stacks = [self.seen.places[id(n)] for n in nodes]
         depth = _common_depth([self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"])
@@ -302,11 +302,11 @@ class _Edits:
         if node.kind == PARAMETER or (node.kind == CONSTANT and node.name):
             return path_to(self.cell, node.name, frame.owner) if frame.owner else None
         names = [name for name, value in frame.variables.items() if value is node]
-        # Rather one that has a value on every path than one that a branch has given it.
+        # Prefer a name that has a value on every path to one that a branch has assigned.
         return min(names, key=lambda name: not self.flat.always_assigned(name, frame.line), default=None)
 
     def _target(self, line: int, node: Node) -> str:
-        """The name that a statement gives to a value; none if it gives others to values that are needed."""
+        """Return the name that a statement gives to a value; none if it gives others to values that are needed."""
         names = self.flat.targets(line)
         if len(names) > 1 and node.kind == "TupleGetItem":  # y, mean, rstd = layer_norm(x, gamma, beta)
             index = node.inputs[1].value
@@ -315,14 +315,14 @@ class _Edits:
         return names[0] if len(names) == 1 else ""
 
     def _keep(self, node: Node, frame: Frame, depth: int, lines: dict[int, str]) -> str:
-        """A name of its own for a value whose name has another value by now; `lines` get the statement for it."""
+        """Give a value whose name has another value by now a name of its own; `lines` get the statement for it."""
         if (place := self._named_before(node, frame, depth)) is not None:
             line, name = place
             kept = f"kept_{line}_{name}"
             old = lines.get(line, self.flat.lines[line - 1].strip())
             lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
             return kept
-        # An argument, or a value of a branch: in front of the statement that takes its name.
+        # For an argument, or a value of a branch: in front of the statement that reassigns its name.
         stacks = (frames[depth : depth + 1] for frames in self.seen.places.values())
         places = [f for stack in stacks for f in stack if f.function == frame.function]
         for name in sorted({name for place in places for name, value in place.variables.items() if value is node}):
@@ -345,7 +345,9 @@ class _Edits:
         return bool(seen) and all(p.variables[name] is node for p in seen)
 
     def _named_before(self, node: Node, frame: Frame, depth: int) -> tuple[int, str] | None:
-        """The line before, of the same call, whose statement gave a value a name that has another value since."""
+        """Return the line before, of the same call, whose statement gave a value a name that has another value
+        since.
+        """
         stack = self.seen.places.get(id(node), ())
         if len(stack) <= depth or stack[depth].function != frame.function:
             return None
@@ -374,7 +376,7 @@ class _Edits:
         return lambda function, statement: ran.get(statement.lineno, False) or effects.pure(function, statement)
 
 
-# These take the time of a network: where one still runs, nothing was replaced.
+# Most of a network's time goes to these: where one still runs, nothing was replaced.
 _HEAVY = frozenset(
     ("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Conv2D", "Conv2DExt", "Softmax", "LayerNorm",
      "LayerNormExt", "GroupNorm", "RmsNorm")
@@ -382,7 +384,7 @@ _HEAVY = frozenset(
 
 
 def _parameters(cell: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-    """The parameters of a cell, with the paths that lead to them."""
+    """Yield the parameters of a cell, with the paths that lead to them."""
     for name, parameter in cell._params.items():
         if parameter is not None:
             yield f"{prefix}{name}", parameter

@@ -1,4 +1,4 @@
-"""Functions of a user in a form where every statement does one thing: each part of an expression has a name."""
+"""Simplifies functions of a user so that every statement does one thing: each part of an expression has a name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["NotSimpleError", "Simplified", "parsed", "simplified"]
 
 
 class NotSimpleError(Exception):
-    """A function that has no such form, and why."""
+    """Refuses a function that has no such form, and says why."""
 
 
 def parsed(function: FunctionType) -> ast.FunctionDef:
-    """The statements of a function, without decorators and annotations, which may name anything."""
+    """Return the statements of a function, without decorators and annotations, which may name anything."""
     if function.__closure__:
         raise NotSimpleError(f"{function.__name__} uses names of what is around it (a closure, or super())")
     try:
@@ -46,7 +46,7 @@ def parsed(function: FunctionType) -> ast.FunctionDef:
 
 @dataclass
 class Simplified:
-    """The source of a function and of those that it calls.
+    """Holds the source of a function and of those that it calls.
 
     `names` are the other names of modules that it uses. `owners`: by function, the objects that its arguments are.
     """
@@ -64,7 +64,7 @@ def simplified(
     absent: Mapping[str, bool] | None = None,
     unread: Iterable[int] = (),
 ) -> Simplified:
-    """The source of a function and of those that it calls.
+    """Return the source of a function and of those that it calls.
 
     The first is `function`; those that it calls get names of their own. `methods` are those of the `cell` that it is a
     method of, and become functions; so do those of objects that the cell holds, and functions in its body. `absent`
@@ -81,7 +81,7 @@ def simplified(
 
 
 class _Collected:
-    """A function and those that it calls."""
+    """Collects a function and those that it calls."""
 
     def __init__(self, cell: Any, methods: Mapping[str, FunctionType]) -> None:
         self.functions: list[ast.FunctionDef] = []
@@ -118,7 +118,7 @@ class _Collected:
         ast.fix_missing_locations(tree)
 
     def name_of(self, function: FunctionType, objects: Mapping[str, Any] | None = None) -> str:
-        """The name that a called function has here; none if it stays as it is."""
+        """Return the name that a called function has here; none if it stays as it is."""
         objects = dict(objects or {})
         key = function, tuple((name, id(value)) for name, value in objects.items())
         if key not in self._known:
@@ -138,7 +138,7 @@ def _assigns(tree: ast.FunctionDef, name: str) -> bool:
 
 
 def _used(tree: ast.FunctionDef, function: FunctionType, local: set[str]) -> dict[str, Any]:
-    """The names of its module that a function uses."""
+    """Return the names of its module that a function uses."""
     names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - local
     return {name: function.__globals__[name] for name in names if name in function.__globals__}
 
@@ -187,14 +187,17 @@ class _Calls(ast.NodeTransformer):
         return None if function is None else (callee, function)
 
     def _bound(self, function: FunctionType, owner: ast.expr, call: ast.Call) -> dict[str, Any]:
-        """The objects among the arguments of a call, by the names that the function has for them."""
+        """Return the objects among the arguments of a call, by the names that the function has for them."""
         names = list(inspect.signature(function).parameters)
         given = dict(zip(names, [owner, *call.args], strict=False))
         given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in names}
         return {name: value for name, text in given.items() if (value := self._object(text)) is not None}
 
     def _object(self, node: ast.expr) -> Any:
-        """The object that an expression is: an argument that is known, or an attribute of one; None of others."""
+        """Return the object that an expression is: an argument that is known, or an attribute of one.
+
+        None of others.
+        """
         if isinstance(node, ast.Name):
             return self.objects.get(node.id)
         if isinstance(node, ast.Attribute) and (owner := self._object(node.value)) is not None:
@@ -215,14 +218,14 @@ class _Calls(ast.NodeTransformer):
 
 
 def _function_of(owner: Any, name: str) -> FunctionType | None:
-    """A method of an object of a user's class that is no cell, as a function."""
+    """Return a method of an object of a user's class that is no cell, as a function."""
     if isinstance(owner, (nn.Cell, Tensor, type)) or not is_of_a_user(function := getattr(type(owner), name, None)):
         return None
     return None if name in getattr(owner, "__dict__", {}) else function  # type: ignore[no-any-return]
 
 
 class _Simple:
-    """Statements with a name for each part of their expressions, in the order in which Python evaluates them."""
+    """Writes statements with a name for each part of their expressions, in the order in which Python evaluates them."""
 
     def __init__(self, absent: Mapping[str, bool], unread: frozenset[int]) -> None:
         self._absent, self._unread = absent, unread
@@ -230,7 +233,7 @@ class _Simple:
         self._lines: list[ast.stmt] = []
 
     def body(self, function: ast.FunctionDef, taken: set[str]) -> list[ast.stmt]:
-        """The statements of a function; `taken` are names that mean something else there."""
+        """Simplify the statements of a function; `taken` are names that mean something else there."""
         self._names = (name for number in count(1) if (name := f"t{number}") not in taken)
         assigned = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
         self._absent = {name: value for name, value in self._absent.items() if name not in assigned}
@@ -290,7 +293,7 @@ class _Simple:
         return value and self._named(value)
 
     def _named(self, value: ast.expr) -> ast.expr:
-        """A name for a value, or what needs none."""
+        """Return a name for a value, or the value where it needs none."""
         if isinstance(value, ast.Starred):
             value.value = self._named(value.value)
             return value
@@ -306,7 +309,7 @@ class _Simple:
         return ast.Name(name, ast.Load())
 
     def _parts(self, value: ast.expr) -> ast.expr:
-        """An expression whose parts have names. What evaluates a part of itself only sometimes stays whole."""
+        """Name the parts of an expression. What evaluates a part of itself only sometimes stays whole."""
         if isinstance(value, ast.BinOp):
             value.left, value.right = self._named(value.left), self._named(value.right)
         elif isinstance(value, ast.UnaryOp):
@@ -327,7 +330,7 @@ class _Simple:
 
 
 def _is_path(value: ast.expr) -> bool:
-    """A name, or an attribute of one."""
+    """Return whether an expression is a name, or an attribute of one."""
     while isinstance(value, ast.Attribute):
         value = value.value
     return isinstance(value, ast.Name)

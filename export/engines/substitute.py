@@ -1,4 +1,4 @@
-"""Putting fused operators into a network in place of what its own cells compute."""
+"""Puts fused operators into a network in place of what its own cells compute."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def optimize(
     proof = None
     if calls is not None:
         state = State(net)
-        # Where the mode is PyNative, the run that is watched is the one that is compared with.
+        # In PyNative mode the watched run is also the one that is compared.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
         with _inputs_named(net, calls):
             observed = observe_calls(net, calls) if once else observed
@@ -165,7 +165,7 @@ def _engines(asked: Sequence[str] | None, verify: bool) -> Sequence[str]:
 
 
 def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
-    """The inputs of each call."""
+    """Return the inputs of each call."""
     if verify is None:
         return None
     if not isinstance(verify, (list, tuple)):
@@ -177,7 +177,7 @@ def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
 
 @contextmanager
 def _inputs_named(net: nn.Cell, calls: list[Sequence[Tensor]]) -> Iterator[None]:
-    """MindSpore names an operator within the network where an input is wrong: say which inputs there are."""
+    """Say, where MindSpore names an operator within the network for a wrong input, which inputs there are."""
     try:
         yield
     except (RuntimeError, TypeError, ValueError) as error:
@@ -188,7 +188,7 @@ def _inputs_named(net: nn.Cell, calls: list[Sequence[Tensor]]) -> Iterator[None]
 
 
 def _named(net: nn.Cell, call: Sequence[Any]) -> str:
-    """The inputs of a call by the names that they have in `construct`."""
+    """Return the inputs of a call by the names that they have in `construct`."""
     parameters = inspect.signature(net.construct).parameters.values()
     names = [one.name for one in parameters if one.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
     return ", ".join(
@@ -198,7 +198,7 @@ def _named(net: nn.Cell, call: Sequence[Any]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """A value as an error names it, without its content."""
+    """Return a value as an error names it, without its content."""
     if isinstance(value, Tensor):
         return f"a Tensor of shape {tuple(value.shape)}"
     return type(value).__name__
@@ -232,7 +232,7 @@ class _Walk:
 
     @contextmanager
     def stock(self) -> Iterator[None]:
-        """The network with the classes that it had, within the block."""
+        """Restore, within the block, the classes that the network had."""
         self._give_classes(stock=True)
         try:
             yield
@@ -304,7 +304,7 @@ class _Walk:
         if "rewrite" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
             found.analyses += self._functions(target)
         found.analyses += self._in_evaluation(target, kinds)
-        # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
+        # Each construct wraps the one before: inputs it was not made for go there, and finally to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
@@ -335,7 +335,7 @@ class _Walk:
         return [(e, a) for e, a in found if a.swap is not None and any(item.row.evaluation for item in a.swap.found)]
 
     def _flat(self, cell: nn.Cell, absent: Mapping[str, bool]) -> Any:
-        """The flat source of a cell; cells that differ in numbers only have the same."""
+        """Return the flat source of a cell; cells that differ in numbers only have the same."""
         key = form_of(cell), repr(absent)
         if key not in self._flats:
             self._flats[key] = rewrite_engine.flat_source(cell, absent)
@@ -407,7 +407,7 @@ class _Found:
     analyses: list[tuple[str, Analysis]] = field(default_factory=list)
 
     def entries(self, name: str, reason: str) -> list[Entry]:
-        """The lines of the report for one such cell. What is there for every choice of inputs is one line."""
+        """Return the lines of the report for one such cell. What is there for every choice of inputs is one line."""
         lines: Counter[Entry] = Counter()
         for engine, analysis in self.analyses:
             own: Counter[Entry] = Counter(
@@ -422,17 +422,17 @@ class _Found:
         return sorted(lines.elements(), key=lambda entry: not entry.replaced)
 
     def without(self) -> set[tuple[str, str]]:
-        """The linear layers that are called without their activations, with the names of those."""
+        """Return the linear layers that are called without their activations, with the names of those."""
         return {pair for _, analysis in self.analyses if analysis.swap for pair in analysis.swap.without}
 
     def layers(self) -> set[str]:
-        """The linear layers of which fused operators take the parameters."""
+        """Return the linear layers of which fused operators take the parameters."""
         swaps = [a.swap for _, a in self.analyses if a.swap is not None]
         inside = [n for swap in swaps for item in swap.found if item.fused.op in _LAYERS for n in item.inside]
         return {n.name for n in inside if n.kind == CALL} | {path for path, _ in self.without()}
 
     def contained(self) -> set[str]:
-        """The sub-cells that are part of a fused operator, whatever the inputs."""
+        """Return the sub-cells that are part of a fused operator, whatever the inputs."""
         inside = [
             {origin.name for item in a.swap.found for n in item.inside if (origin := _call_of(n)) is not None}
             if a.swap
@@ -442,14 +442,14 @@ class _Found:
         return set.intersection(*inside) if inside else set()
 
 
-# Cells that are a primitive of their own, of which no pattern is a part.
+# Cells that are a primitive themselves, and a part of no pattern.
 _PLAIN = (nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
 _LAYERS = frozenset({"matmul", "conv2d", "conv2d_batch_norm"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
 
 
 def _call_of(node: Node) -> Node | None:
-    """The call of a sub-cell that a node is, or is a part of."""
+    """Return the call of a sub-cell that a node is, or is a part of."""
     return node if node.kind == CALL else node.origin
 
 

@@ -45,7 +45,7 @@ _slow: dict[Any, str] = {}  # of convolutions, whatever is behind them
 
 @contextmanager
 def running(*modes: str) -> Iterator[None]:
-    """Within the block, a convolution must be faster in these modes."""
+    """Require, within the block, a convolution to be faster in these modes."""
     token = _modes.set(modes)
     try:
         yield
@@ -70,7 +70,7 @@ def slower(found: Found) -> str:
     activation = keywords["activation"] if found.fused.op == "conv2d" else "none"
     if x.shape is None or weight.shape is None or min(*x.shape[1:], *weight.shape) < 1:
         return ""  # sizes that are open
-    # On a CPU a batch, and the dtype, change nothing: all of them have to do the same.
+    # On a CPU neither batch nor dtype changes the choice: all of them have to agree.
     image = (max(1, x.shape[0]), *x.shape[1:]) if on_npu else (1, *x.shape[1:])
     dtype = x.dtype if on_npu else "float32"
     convolution = _modes.get(), image, dtype, weight.shape, repr(sorted(settings.items()))
@@ -159,7 +159,7 @@ class _Stock(nn.Cell):  # type: ignore[misc]
 
 
 def _times(ours: Callable[[], Tensor], stock: Callable[[], Tensor]) -> tuple[float, float]:
-    """The shortest seconds of each, of the process and of the clock: whichever of them is worse for ours."""
+    """Return the shortest seconds of each, of the process and of the clock: whichever of them is worse for ours."""
     start = time.perf_counter()
     functions = (ours, stock)
     ours().asnumpy()
@@ -179,7 +179,7 @@ def _times(ours: Callable[[], Tensor], stock: Callable[[], Tensor]) -> tuple[flo
 
 
 def _times_of_device(ours: Callable[[], Tensor], stock: Callable[[], Tensor]) -> tuple[float, float]:
-    """The seconds that each takes on an NPU, which have run once before."""
+    """Return the seconds that each takes on an NPU, which have run once before."""
     found = []
     for function in (ours, stock):
         begin, end = (ms.runtime.Event(enable_timing=True) for _ in range(2))

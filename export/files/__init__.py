@@ -1,1 +1,1 @@
-"""MindIR files and bundles: writing, checking, loading, another target."""
+"""Writes, checks and loads MindIR files and bundles, and writes them for another target."""

@@ -1,4 +1,4 @@
-"""A bundle: a MindIR with all that belongs to it, in one file whose every byte is accounted for.
+"""Writes and reads a bundle: a MindIR with all that belongs to it, in one file whose every byte is accounted for.
 
 A zip archive, stored without compression:
 
@@ -138,7 +138,7 @@ def unpack(path: Path, folder: Path) -> Path:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a bundle, whose list of files was compared with the archive.
+    """Return the manifest of a bundle, whose list of files was compared with the archive.
 
     Raises:
         ValueError: it is no bundle, or the list of files is wrong.
@@ -254,7 +254,7 @@ def _checked_entries(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.
             raise _refused(path, f"it holds the file {name!r}, which would be outside of its folder")
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             raise _refused(path, f"{name} is a symbolic link or another kind of special file")
-        # Nothing can be larger than it looks: no zip bomb.
+        # Refuse what is larger than it looks: a zip bomb.
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size or entry.flag_bits & 1:
             raise _refused(path, f"{name} is compressed or encrypted, which a bundle never is")
     if sum(entry.file_size for entry in entries.values()) > path.stat().st_size:
@@ -265,7 +265,7 @@ def _checked_entries(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.
 
 
 class _RefusedError(ValueError):
-    """An error that was found here, unlike what zipfile stumbled over."""
+    """Reports an error that was found here, unlike what zipfile stumbled over."""
 
 
 def _refused(path: Path, reason: str) -> _RefusedError:
@@ -291,7 +291,7 @@ def _check_versions(manifest: Mapping[str, Any], path: Path) -> None:
 
 
 def _minor(version: Any) -> tuple[int, ...]:
-    """2.10.0rc1 -> (2, 10)"""
+    """Parse a version: 2.10.0rc1 -> (2, 10)."""
     if not isinstance(version, str):
         raise TypeError(f"a version must be a string, got {type(version).__name__}")
     parts = version.split(".")[:2]

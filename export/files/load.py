@@ -1,4 +1,4 @@
-"""Running a MindIR, or a bundle of one, wherever this package is installed.
+"""Runs a MindIR, or a bundle of one, wherever this package is installed.
 
 A file is input from outside. What it may run is decided here, before MindSpore sees it; the file stays as it is.
 """
@@ -28,7 +28,7 @@ __all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a loaded network, or one output. A dimension of -1 takes any size.
+    """Describes one input of a loaded network, or one output. A dimension of -1 takes any size.
 
     Args:
         name: that of the parameter of the graph.
@@ -46,7 +46,7 @@ class InputSpec:
 
 
 class MindIRNetwork:
-    """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
+    """Runs a network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
 
     `outputs` describes what comes, without the tuples around it; None: the file does not tell.
 
@@ -69,7 +69,7 @@ class MindIRNetwork:
         self._written_later = written_later
         self._cell = nn.GraphCell(graph)
         if any(size < 0 for spec in inputs for size in spec.shape):
-            # Without this MindSpore compiles the graph anew for every shape that it meets.
+            # Without this MindSpore compiles the graph again for every shape that it gets.
             self._cell.set_inputs(
                 *(Tensor(shape=[None if s < 0 else s for s in i.shape], dtype=i.dtype) for i in inputs)
             )
@@ -153,7 +153,7 @@ def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], ob
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what MindSpore says that is no heading."""
+    """Return the first line of what MindSpore says that is no heading."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.strip("-") and not line.startswith("- ")), "no reason given")
 
@@ -168,7 +168,7 @@ def _input_spec(value: Any, label: str) -> InputSpec:
 
 
 def _output_specs(values: Any) -> tuple[InputSpec, ...] | None:
-    """Names of the file are those of nodes: `output_0` and so on are used instead."""
+    """Describe the outputs. Names of the file are those of nodes: `output_0` and so on are used instead."""
     tensors: list[Any] = []
     for value in values:
         if not _collect(value.tensor, value.attr_info.values, tensors):

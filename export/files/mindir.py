@@ -1,4 +1,4 @@
-"""Writing a network as MindIR.
+"""Writes a network as MindIR.
 
 A MindIR names the kernel library by its absolute path on the machine that wrote it. That is of no concern here: `load`
 puts the one of its own machine in its place.
@@ -73,7 +73,7 @@ def export_mindir(
         model = read_model(split if split.exists() else Path(folder, "model.mindir"), "export_mindir")
         obsolete = _variables_of(target)
         if split.exists():
-            # A name of its own: until the graph is replaced, an older one goes on finding its older parameters.
+            # Use a new name: until the graph is replaced, an older one still finds its older parameters.
             variables = f"{target.stem}_variables.{secrets.token_hex(4)}"
             for parameter in model.graph.parameter:
                 name = PurePosixPath(parameter.external_data.location).name
@@ -100,7 +100,7 @@ def _with_unknown_axes(inputs: Sequence[Tensor], dynamic: Mapping[int, Sequence[
 
 
 def _variables_of(path: Path) -> set[str]:
-    """The folders with the parameters of an earlier export to the same path."""
+    """Return the folders with the parameters of an earlier export to the same path."""
     if not path.is_file():
         return set()
     model = ModelProto()

@@ -1,4 +1,4 @@
-"""MindIR files: reading one from outside, walking through it, writing one."""
+"""Reads MindIR files from outside, walks through them, and writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, 
 
 __all__ = ["DTYPES", "graphs", "operators", "parameter_files", "read_model", "texts", "write_file"]
 
-# A protobuf may have so many bytes at most. Larger networks have their parameters in files of their own.
+# A protobuf has at most so many bytes. Larger networks keep their parameters in separate files.
 MOST_BYTES = 2**31 - 1
 
 _OF_TENSORS = tuple(AttributeProto.AttributeType.Value(name) for name in ("TENSOR", "TENSORS"))
@@ -69,13 +69,13 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:
-    """The graph of a model, and its functions."""
+    """Yield the graph of a model, and its functions."""
     yield model.graph
     yield from model.functions
 
 
 def operators(model: ModelProto) -> Iterator[tuple[str, list[AttributeProto]]]:
-    """Every primitive with its attributes, also those that an older MindIR holds in the nodes themselves."""
+    """Yield every primitive with its attributes, also those that an older MindIR holds in the nodes themselves."""
     for primitive in model.primitives:
         yield primitive.op_type, list(primitive.attribute)
     for graph in graphs(model):
@@ -87,7 +87,7 @@ def operators(model: ModelProto) -> Iterator[tuple[str, list[AttributeProto]]]:
 
 
 def texts(attributes: Sequence[AttributeProto]) -> Iterator[str]:
-    """Every string in the attributes."""
+    """Yield every string in the attributes."""
     for attribute in attributes:
         for text in (attribute.s, *attribute.strings):
             yield text.decode(errors="replace")
@@ -96,7 +96,7 @@ def texts(attributes: Sequence[AttributeProto]) -> Iterator[str]:
 
 
 def parameter_files(model: ModelProto, source: Path, caller: str, label: str | None = None) -> dict[str, Path]:
-    """The files that hold the parameters of a large network, by their location as the MindIR `source` names it.
+    """Return the files that hold the parameters of a large network, by their location as the MindIR `source` names it.
 
     Raises:
         ValueError: one is outside of the folder of `source`, or shorter than the MindIR says.
@@ -160,7 +160,10 @@ def _hands_on(model: ModelProto) -> bool:
 
 
 def _negative_dims(model: ModelProto) -> str:
-    """A tensor that has impossible dims, if there is one. What a node describes may have dims that are unknown."""
+    """Return a tensor that has impossible dims, if there is one.
+
+    What a node describes may have dims that are unknown.
+    """
     nodes = [(f"the constant {n.name}", n.attribute) for g in graphs(model) for n in g.node if n.op_type == "Constant"]
     attributes = [(f"an attribute of a {p.op_type}", p.attribute) for p in model.primitives]
     held = [(name, tensor) for name, values in [*nodes, *attributes] for tensor in _tensors(values)]
@@ -172,7 +175,7 @@ def _negative_dims(model: ModelProto) -> str:
 
 
 def _tensors(attributes: Sequence[AttributeProto]) -> Iterator[TensorProto]:
-    """Every tensor in the attributes."""
+    """Yield every tensor in the attributes."""
     for attribute in attributes:
         yield from attribute.tensors
         yield from _tensors(attribute.values)

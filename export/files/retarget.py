@@ -1,4 +1,4 @@
-"""Fused operators as nodes of a MindIR: what they are, whether they may run, and their form on another target.
+"""Reads fused operators as nodes of a MindIR: what they are, whether they may run, and their form on another target.
 
 On a CPU such a node names a function of this package's library, on an Ascend NPU a function of the CANN package. Both
 name the operator and hold its attributes. Everything else is written anew for the machine at hand, by `FusedPrimitive`,
@@ -32,7 +32,7 @@ _REFUSED = {
 
 
 def operators_of(model: ModelProto, label: str) -> dict[str, registry.Signature]:
-    """The fused operators that a model needs, by the name of the signature. Refuses what may not run.
+    """Return the fused operators that a model needs, by the name of the signature. Refuses what may not run.
 
     Raises:
         ValueError: a node brings code from elsewhere, or is of an operator or version that this package does not have.
@@ -60,7 +60,7 @@ def retarget(model: ModelProto, label: str) -> None:
 
 
 def read_fused(primitive: PrimitiveProto) -> tuple[registry.Signature, dict[str, Any]]:
-    """The operator that a node calls, and its attributes.
+    """Return the operator that a node calls, and its attributes.
 
     Raises:
         ValueError: it is not one of this package's operators, or of a version that this package does not have.
@@ -181,14 +181,16 @@ def _attribute(name: str, value: Any) -> AttributeProto:
 def _stored_inputs(
     primitive: PrimitiveProto, signature: registry.Signature, attributes: Mapping[str, Any]
 ) -> list[str]:
-    """The names of the tensors that its nodes take first in the file: on an NPU something stands for absent ones."""
+    """Return the names of the tensors that its nodes take first in the file: on an NPU, placeholders replace
+    absent ones.
+    """
     texts_of = {attribute.name: attribute.s.decode(errors="replace") for attribute in primitive.attribute}
     on_npu = texts_of["func_name"].rpartition(":")[2] != signature.entry
     return [tensor.name for tensor in (signature.inputs if on_npu else signature.given(attributes))]
 
 
 def _states(graph: GraphProto, orders: Collection[str]) -> set[str]:
-    """The values of a graph that stand for the order of reads and writes."""
+    """Return the values of a graph that stand for the order of reads and writes."""
     monads = (AttributeProto.UMONAD, AttributeProto.IOMONAD)
     states = {value.name for value in graph.input if value.attr_info.type in monads}
     for node in graph.node:

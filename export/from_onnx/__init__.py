@@ -1,1 +1,1 @@
-"""ONNX models as networks of MindSpore's own operators."""
+"""Converts ONNX models to networks of MindSpore's own operators."""

@@ -1,4 +1,6 @@
-"""ONNX files as MindIR: every node becomes a line of Python in a Cell of MindSpore's operators, which is exported."""
+"""Converts ONNX files to MindIR: every node becomes a line of Python in a Cell of MindSpore's operators, which
+is exported.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,7 @@ def convert_onnx(
 
 
 def input_names(source: str | os.PathLike[str]) -> list[str]:
-    """The names of the inputs of an ONNX file, without those that it has a value for.
+    """Return the names of the inputs of an ONNX file, without those that it has a value for.
 
     Raises:
         ValueError: it is no ONNX file, or a damaged one.
@@ -185,7 +187,7 @@ def _value(name: str, array: Array) -> Tensor | Parameter:
 
 @contextmanager
 def _imported(module: Path) -> Iterator[type[nn.Cell]]:
-    """The class in the module, which MindSpore's compiler looks up by its name, too."""
+    """Import the class within the block into the module, where MindSpore's compiler looks it up by its name, too."""
     name = f"_ms_ascend_ops_{module.parent.name.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, module)
     assert spec is not None
@@ -199,7 +201,7 @@ def _imported(module: Path) -> Iterator[type[nn.Cell]]:
         del sys.modules[name]
 
 
-# Names that mean something in the module that is written.
+# Names that are taken in the module that is written.
 _RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *re.findall(r"\w+", _HEAD)}
 
 # Longer names are cut.
@@ -207,7 +209,7 @@ _MOST_LETTERS = 64
 
 
 class _Names:
-    """Python names that remind of those of ONNX, which may be any text; each once."""
+    """Makes Python names that remind of those of ONNX, which may be any text; each once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set(_RESERVED)
@@ -225,7 +227,7 @@ class _Names:
 
 
 def _write(graph: Graph, path: Path) -> tuple[str, dict[str, Array]]:
-    """The module of the network, and its constants by their names in it."""
+    """Write the module of the network; return it, and its constants by their names in it."""
     for name, (number, _) in graph.inputs.items():
         if number not in DTYPES:
             raise ValueError(f"convert_onnx: {path}: the dtype of input {name} is not supported")

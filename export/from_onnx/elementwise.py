@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself, or of two."""
+"""Writes operators that compute each element by itself, or of two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["OPERATORS"]
 
 
 def _call(text: str) -> Writer:
-    """`x` stands for the first input, `y` for the second."""
+    """Write a call: `x` stands for the first input, `y` for the second."""
     return lambda n: text.format(x=n[0], y=n[1] if n.has(1) else "")
 
 
@@ -33,7 +33,7 @@ def _div(n: Node) -> str:
     return f"{function}({n[0]}, {n[1]})"
 
 
-# By what follows these, networks divide: patterns know ops.div, and none of these is -0.0 but by underflow.
+# Networks divide by the results of these: patterns know ops.div, and none of these is -0.0 but by underflow.
 _DIVISORS = {"Exp", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "Sigmoid", "Softmax", "Softplus", "Sqrt"}
 
 

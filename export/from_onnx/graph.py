@@ -28,7 +28,7 @@ _MOST_OF_AN_INPUT = 1 << 31
 # Computing constants may take so many elements of results in all; a product counts its factors, too.
 _MOST_WORK = 1 << 32
 
-# ONNX's own reference takes long for an element of these, or as long as its smallest input is large.
+# ONNX's own reference is slow for each element of these, or for the size of its smallest input.
 _SLOW = {
     *("Attention", "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum"),
     *("GRU", "GatherND", "Gemm", "GridSample", "LRN", "LSTM", "LpPool", "MatMul", "MatMulInteger", "MaxPool"),
@@ -36,19 +36,19 @@ _SLOW = {
     *("STFT", "ScatterElements", "ScatterND", "TfIdfVectorizer", "Upsample"),
 }
 
-# Their results are no larger than their input has elements and axes; how large, only their values tell.
+# Their results are at most as large as their input has elements and axes; their values alone tell how large.
 _SMALLER = {"Compress", "NonZero", "Unique"}
 
 # Sizes of an output may follow from the values of a constant, such as a shape, but not from those of weights.
 _MOST_OF_SIZES = 1024
 
-# Nothing is known of the results of these before the model runs.
+# Results of these are unknown before the model runs.
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 
 @dataclass
 class Graph:
-    """Nodes in the order in which they can run."""
+    """Holds nodes in the order in which they can run."""
 
     inputs: dict[str, tuple[int, tuple[int, ...]]]  # ONNX's number of the dtype, and the shape
     outputs: list[str]
@@ -58,7 +58,7 @@ class Graph:
     types: dict[str, TypeProto] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of a value, if it is known."""
+        """Return the shape of a value, if it is known."""
         if name in self.constants:
             return self.constants[name].shape
         tensor = self.types[name].tensor_type if name in self.types else None
@@ -68,14 +68,14 @@ class Graph:
         return None if -1 in sizes else sizes
 
     def dtype(self, name: str) -> int | None:
-        """ONNX's number of a value's dtype, if it is known."""
+        """Return ONNX's number of a value's dtype, if it is known."""
         if name in self.constants:
             return helper.np_dtype_to_tensor_dtype(self.constants[name].dtype)
         return self.types[name].tensor_type.elem_type if name in self.types else None
 
 
 def known(model: ModelProto, shapes: Mapping[str, Sequence[int]], caller: str) -> Graph:
-    """The graph of `model` for inputs of these shapes; those that the model says itself need none.
+    """Return the graph of `model` for inputs of these shapes; those that the model says itself need none.
 
     Raises:
         ValueError: an input has open sizes and no shape, a shape contradicts the model, or names no input.
@@ -154,7 +154,7 @@ class _Fold:
             self.graph.nodes.append(node)
 
     def _branch(self, node: NodeProto, name: str) -> None:
-        """The nodes of a branch, which see the values outside of it."""
+        """Read the nodes of a branch, which see the values outside of it."""
         branch = next(a.g for a in node.attribute if a.name == name)
         self.add(branch)
         for inner, outer in zip(branch.output, node.output, strict=True):
@@ -223,7 +223,7 @@ class _Fold:
             self.graph.types[node.output[0]] = self.graph.types[node.input[0]]
 
     def _inferred(self, node: NodeProto) -> dict[str, TypeProto] | None:
-        """The types of a node's outputs, or None."""
+        """Return the types of a node's outputs, or None."""
         domain = "" if node.domain == "ai.onnx" else node.domain
         if not onnx.defs.has(node.op_type, domain) or domain not in self.versions:
             return None

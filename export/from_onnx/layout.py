@@ -1,4 +1,4 @@
-"""Operators that only move elements: shapes, slices, gathers, blocks."""
+"""Writes operators that only move elements: shapes, slices, gathers, blocks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _tile(n: Node) -> str:
 
 
 def _indices(n: Node, size: int) -> str:
-    """Indices that may count from the end."""
+    """Return indices that may count from the end."""
     if n.is_constant(1):
         given = n.constant(1)
         return n.keep(np.where(given < 0, given + size, given))
@@ -100,7 +100,7 @@ def _scatter_nd(n: Node) -> str:
 
 
 def _places(n: Node) -> str:
-    """Places in several axes, which may count from the end."""
+    """Return places in several axes, which may count from the end."""
     sizes = np.array(n.shape(0)[: n.shape(1)[-1]], np.int64)
     if n.is_constant(1):
         given = n.constant(1)

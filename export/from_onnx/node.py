@@ -1,4 +1,4 @@
-"""A node of an ONNX graph, as the functions that write it as Python see it."""
+"""Describes a node of an ONNX graph to the functions that write it as Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPES = {
 
 
 class Node:
-    """`inputs` are expressions, None where one is left out."""
+    """Describes a node: `inputs` are expressions, None where one is left out."""
 
     def __init__(self, graph: Graph, node: NodeProto, variables: dict[str, str], keep: Callable[[Array], str]) -> None:
         self.graph, self.node, self.opset = graph, node, graph.opset
@@ -43,7 +43,7 @@ class Node:
         return f"{self.node.op_type} ({self.node.name or self.node.output[0]})"
 
     def refuse(self, reason: str) -> ValueError:
-        """The error of a node that cannot be written."""
+        """Return the error of a node that cannot be written."""
         return ValueError(f"{self.title}: {reason}")
 
     def has(self, index: int) -> bool:
@@ -51,7 +51,7 @@ class Node:
         return index < len(self.names) and self.names[index] != ""
 
     def __getitem__(self, index: int) -> str:
-        """The expression of an input."""
+        """Return the expression of an input."""
         if not self.has(index):
             raise self.refuse(f"input {index} is missing")
         name = self.names[index]
@@ -61,15 +61,15 @@ class Node:
 
     @property
     def inputs(self) -> list[str]:
-        """All that are there."""
+        """Return all inputs that are there."""
         return [self[i] for i in range(len(self.names)) if self.has(i)]
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of an input."""
+        """Return the shape of an input."""
         return self._shape(self.names[index], f"input {index}")
 
     def out_shape(self, index: int = 0) -> tuple[int, ...]:
-        """The shape of an output."""
+        """Return the shape of an output."""
         return self._shape(self.node.output[index], f"output {index}")
 
     def _shape(self, name: str, what: str) -> tuple[int, ...]:
@@ -79,14 +79,14 @@ class Node:
         return shape
 
     def dtype(self, index: int) -> str:
-        """The dtype of an input, as MindSpore calls it."""
+        """Return the dtype of an input, as MindSpore calls it."""
         number = self.graph.dtype(self.names[index])
         if number not in DTYPES:
             raise self.refuse(f"the dtype of its input {index} is not supported")
         return DTYPES[number]
 
     def constant(self, index: int, default: Array | None = None) -> Array:
-        """An input that must be known when the model is converted."""
+        """Return an input that must be known when the model is converted."""
         if not self.has(index):
             if default is None:
                 raise self.refuse(f"input {index} is missing")
@@ -100,16 +100,16 @@ class Node:
         return self.has(index) and self.names[index] in self.graph.constants
 
     def integers(self, index: int) -> list[int]:
-        """A constant vector."""
+        """Return a constant vector."""
         return [int(value) for value in self.constant(index).reshape(-1)]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute; a word as str."""
+        """Return an attribute; a word as str."""
         value = self._attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def number(self, name: str, default: float) -> str:
-        """An attribute that is a number, as Python text."""
+        """Return an attribute that is a number, as Python text."""
         return text_of(self.attribute(name, default))
 
     def scalar(self, value: float) -> str:
@@ -124,7 +124,7 @@ class Node:
         return self.keep(np.array(value, helper.tensor_dtype_to_np_dtype(number)))
 
     def axes(self, index: int) -> list[int] | None:
-        """Axes from an attribute or, in newer opsets, from an input; at least 0."""
+        """Return axes from an attribute or, in newer opsets, from an input; at least 0."""
         given = self.attribute("axes")
         if given is None and self.has(index):
             given = self.integers(index)
@@ -133,11 +133,11 @@ class Node:
         return [self._counted(axis, "axes") for axis in given]
 
     def axis(self, default: int) -> int:
-        """The attribute axis, at least 0."""
+        """Return the attribute axis, at least 0."""
         return self._counted(self.attribute("axis", default), "axis")
 
     def _counted(self, axis: int, name: str) -> int:
-        """An axis from the front."""
+        """Return an axis counted from the front."""
         rank = max(1, len(self.shape(0)))
         if not -rank <= axis < rank:
             raise self.refuse(f"{name} must be from {-rank} to {rank - 1} for an input of {rank} axes, got {axis}")
@@ -160,10 +160,10 @@ Writer = Callable[[Node], str]  # writes what a node computes
 
 
 def text_of(value: float) -> str:
-    """A number as Python text."""
+    """Return a number as Python text."""
     return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def tuple_of(values: Any) -> str:
-    """A tuple as Python text."""
+    """Return a tuple as Python text."""
     return repr(tuple(int(value) for value in np.asarray(values).reshape(-1)))

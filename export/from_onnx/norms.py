@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Writes normalizations."""
 
 from __future__ import annotations
 

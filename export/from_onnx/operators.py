@@ -1,4 +1,4 @@
-"""ONNX's operators as Python expressions of `mindspore.ops`, for sizes that are known.
+"""Writes ONNX's operators as Python expressions of `mindspore.ops`, for sizes that are known.
 
 A function takes a `Node` and returns the expression of its output; of several outputs one that has them in order.
 """

@@ -1,4 +1,4 @@
-"""Products and attention."""
+"""Writes products and attention."""
 
 from __future__ import annotations
 

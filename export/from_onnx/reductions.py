@@ -1,4 +1,4 @@
-"""Sums and extremes along axes, and running sums."""
+"""Writes sums and extremes along axes, and running sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["OPERATORS"]
 
 
 def _reduce(text: str) -> Writer:
-    """`x` is the input, `axes` a tuple, `keep` a bool."""
+    """Write a reduction: `x` is the input, `axes` a tuple, `keep` a bool."""
 
     def write(n: Node) -> str:
         axes, rank = n.axes(1), len(n.shape(0))
@@ -25,7 +25,10 @@ def _reduce(text: str) -> Writer:
 
 
 def _largest(function: str) -> Writer:
-    """`amax` or `amin`. Of floats NaN where one is, but where a softmax subtracts it, which spreads NaN itself."""
+    """Write `amax` or `amin`.
+
+    Of floats NaN where one is, but where a softmax subtracts it, which spreads NaN itself.
+    """
 
     def write(n: Node) -> str:
         readers = [node for node in n.graph.nodes if n.node.output[0] in node.input]
@@ -38,7 +41,7 @@ def _largest(function: str) -> Writer:
 
 
 def _of_dtype(n: Node, result: str) -> str:
-    """Sums of integers have their dtype; MindSpore's are of int64, and roots of float32."""
+    """Convert sums of integers to their dtype; MindSpore's are of int64, and roots of float32."""
     return f"{result}.astype(ms.{n.dtype(0)})" if "int" in n.dtype(0) else result
 
 

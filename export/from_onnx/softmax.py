@@ -1,4 +1,4 @@
-"""ONNX's Softmax and LogSoftmax.
+"""Writes ONNX's Softmax and LogSoftmax.
 
 MindSpore's kernel on a CPU spoils the rows behind a row of -inf alone, as a mask makes them, and has zeros for a row
 that is NaN in ONNX. Where a row may be like that, softmax is written by its formula, which patterns know, too.
@@ -14,14 +14,14 @@ from ms_ascend_ops.export.from_onnx.node import DTYPES, Node
 
 __all__ = ["softmax"]
 
-# Finite where what they are computed of is.
+# Their result is finite where their input is.
 _FINITE = {
     *("BatchNormalization", "Conv", "ConvTranspose", "Cos", "Erf", "Gelu", "Gemm", "GlobalAveragePool", "HardSigmoid"),
     *("HardSwish", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "MatMul", "Mish"),
     *("RMSNormalization", "Relu", "Sigmoid", "Sin", "Softmax", "Softplus", "Softsign", "Tanh"),
 }
 
-# The results of the first are as large as all their inputs, of the second as the first input.
+# The result of the first is as large as all their inputs, of the second as the first input.
 _OF_ALL = {"Add", "Concat", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}
 _OF_FIRST = {
     *("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split"),
@@ -33,7 +33,7 @@ _LARGE = {"float16": 6e4, "bfloat16": 1e38, "float32": 1e38, "float64": 1e300}
 
 
 def softmax(n: Node) -> str:
-    """Softmax or LogSoftmax, over one axis or, before opset 13, over all from one on."""
+    """Write Softmax or LogSoftmax, over one axis or, before opset 13, over all from one on."""
     function = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[n.node.op_type]
     shape, axis, x = n.shape(0), n.axis(-1 if n.opset >= 13 else 1), n[0]
     flat = n.opset < 13

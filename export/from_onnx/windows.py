@@ -1,4 +1,4 @@
-"""ONNX's operators that go over images in windows: convolutions, pooling, resizing."""
+"""Writes ONNX's operators that go over images in windows: convolutions, pooling, resizing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["average_pool", "conv", "conv_transpose", "max_pool", "padded", "resi
 
 
 def padded(x: str, before: Sequence[int], after: Sequence[int], value: float) -> str:
-    """The expression of x with a border of `value`; widths by axis."""
+    """Write x with a border of `value`; widths by axis."""
     pairs = [size for pair in zip(reversed(before), reversed(after), strict=True) for size in pair]
     while pairs and pairs[-2:] == [0, 0]:
         pairs = pairs[:-2]
@@ -24,7 +24,7 @@ def padded(x: str, before: Sequence[int], after: Sequence[int], value: float) ->
 
 @dataclass(frozen=True)
 class _Windows:
-    """By axis of the image. One axis becomes two, of which the first has one row."""
+    """Holds windows by axis of the image. One axis becomes two, of which the first has one row."""
 
     size: list[int]
     strides: list[int]
@@ -63,7 +63,7 @@ def _windows(n: Node, size: Sequence[int], image: Sequence[int]) -> _Windows:
 
 
 def _image(n: Node) -> tuple[str, tuple[int, ...]]:
-    """The input as (batch, channels, height, width)."""
+    """Return the input as (batch, channels, height, width)."""
     shape = n.shape(0)
     if len(shape) == 3:
         batch, channels, width = shape
@@ -76,7 +76,7 @@ def _result(n: Node, expression: str) -> str:
 
 
 def conv(n: Node) -> str:
-    """Conv of one or two axes, with groups."""
+    """Write Conv of one or two axes, with groups."""
     weight, x = n.shape(1), n.shape(0)
     windows = _windows(n, weight[2:], x[2:])
     image, _ = _image(n)
@@ -93,7 +93,7 @@ def conv(n: Node) -> str:
 
 
 def conv_transpose(n: Node) -> str:
-    """ConvTranspose of one or two axes: a convolution of x with zeros between its pixels."""
+    """Write ConvTranspose of one or two axes: a convolution of x with zeros between its pixels."""
     n.wants(auto_pad=("NOTSET", "VALID"), output_shape=(None,))
     weight, rank = n.shape(1), len(n.shape(1)) - 2
     windows = _windows(n, weight[2:], n.shape(0)[2:])
@@ -146,7 +146,7 @@ def _ends(n: Node, windows: _Windows, shape: Sequence[int]) -> list[int]:
 
 
 def max_pool(n: Node) -> str:
-    """MaxPool of one or two axes; not its indices."""
+    """Write MaxPool of one or two axes; not its indices."""
     n.only_output()
     windows, image, shape = _pool(n)
     if "float" not in n.dtype(0):
@@ -156,7 +156,7 @@ def max_pool(n: Node) -> str:
 
 
 def average_pool(n: Node) -> str:
-    """AveragePool of one or two axes: zeros around the image count as the attributes say."""
+    """Write AveragePool of one or two axes: zeros around the image count as the attributes say."""
     windows, image, shape = _pool(n)
     ends = _ends(n, windows, shape)
     image = padded(image, [0, 0, *windows.before], [0, 0, *ends], 0.0)
@@ -179,7 +179,7 @@ def average_pool(n: Node) -> str:
 
 
 def resize(n: Node) -> str:
-    """Resize by nearest neighbours or linear interpolation, one axis after the other."""
+    """Write Resize by nearest neighbours or linear interpolation, one axis after the other."""
     mode = n.attribute("mode", "nearest")
     if mode not in ("nearest", "linear"):
         raise n.refuse(f"mode must be nearest or linear, got {mode}")

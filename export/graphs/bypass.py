@@ -1,4 +1,4 @@
-"""The construct of a cell without its activation: what a linear layer gives before that is applied."""
+"""Takes the activation off the construct of a cell: what a linear layer gives before that is applied."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def name_without(activation: str) -> str:
 
 
 def bypassing(cell: nn.Cell, activation: str) -> Callable[..., Any] | None:
-    """The construct of a cell in which the call of a sub-cell gives its argument; None without exactly one such."""
+    """Return the construct of a cell in which the call of a sub-cell gives its argument.
+
+    None without exactly one such.
+    """
     kind: Any = type(cell)
     return _bypassing(kind, activation)
 

@@ -1,4 +1,5 @@
-"""`DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in `ms.MsDispatchMode`.
+"""Provides `DispatchMode`: every primitive that runs within a block passes `__ms_dispatch__`, as in
+`ms.MsDispatchMode`.
 
 MindSpore has that from 2.9 on. Before, it hands primitives that Python calls to whatever traces a graph (`ms.jit` with
 capture_mode="trace"), whose place this takes. A method of Tensor that is C++ runs some of them without that: where
@@ -21,7 +22,7 @@ __all__ = ["DispatchMode"]
 
 
 class _Function:
-    """A primitive, as `MsDispatchMode` hands it over: its name, and what to call for its result."""
+    """Wraps a primitive as `MsDispatchMode` hands it over: its name, and what to call for its result."""
 
     def __init__(self, name: str, run: Callable[..., Any]):
         self.name = name
@@ -81,7 +82,7 @@ class _EarlyDispatchMode:
 
 
 class _LateDispatchMode(private("MsDispatchMode") or object):  # type: ignore[misc]
-    """`MsDispatchMode` that misses no primitive."""
+    """Extends `MsDispatchMode` to miss no primitive."""
 
     def __enter__(self) -> Any:
         self._alone = without_pipeline()
@@ -116,7 +117,8 @@ def _active(context: _Recording) -> Iterator[None]:
                 delattr(owner, name)
 
 
-# A place where MindSpore runs primitives in C++, and the primitive of a call with its arguments; None if it ran none.
+# Handles a place where MindSpore runs primitives in C++; returns the primitive of a call with its arguments, None if it
+# ran none.
 _Described = tuple[str, tuple[Any, ...]]
 _Place = tuple[Any, str, Callable[..., _Described | None]]
 
@@ -135,7 +137,7 @@ def _methods() -> Iterator[_Place]:
 
 
 def _overloads() -> Iterator[_Place]:
-    """Functions of `mint` that choose a primitive by their arguments."""
+    """Yield functions of `mint` that choose a primitive by their arguments."""
     module = import_module("mindspore.ops.functional_overload")
     for name in vars(module):
         if name.endswith("_instance"):
@@ -143,7 +145,7 @@ def _overloads() -> Iterator[_Place]:
 
 
 def _inner_primitives() -> Iterator[tuple[Any, str]]:
-    """Classes of primitives, each with its name."""
+    """Yield classes of primitives, each with its name."""
     module = import_module("mindspore.ops.auto_generate.pyboost_inner_prim")
     for kind in vars(module).values():
         if isinstance(kind, type) and kind.__name__.startswith("_Pyboost") and "__call__" in vars(kind):
@@ -165,7 +167,7 @@ def _describer(name: str) -> Callable[..., _Described | None]:
 def _recorded(
     context: _Recording, describe: Callable[..., _Described | None], original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The function; where nothing is recorded while it runs, the call itself is."""
+    """Wrap the function so that it is recorded; where nothing is recorded while it runs, the call itself is."""
     writes = describe in _IN_PLACE.values()
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -182,7 +184,7 @@ def _recorded(
 
 
 def _dispatched(context: _Recording, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a primitive that the mode runs itself: it may have a stand-in where MindSpore has no kernel."""
+    """Wrap a primitive that the mode runs itself: it may have a shim where MindSpore has no kernel."""
 
     def call(primitive: Any, *arguments: Any) -> Any:
         if context.pausing:
@@ -303,7 +305,7 @@ _IN_PLACE: dict[str, Callable[..., _Described | None]] = {
     for name in names
 }
 
-# Methods of a Tensor that are about where it is kept.
+# Methods of a Tensor that concern its location.
 _NO_PRIMITIVES = frozenset(
     {"asnumpy", "assign_value_cpp", "clone", "data_sync", "from_numpy", "hooks", "move_to", "offload", "pin_memory"}
 )

@@ -1,4 +1,5 @@
-"""A network, or a part of one, as a graph of MindSpore's primitives: what the engines read and the patterns match.
+"""Describes a network, or a part of one, as a graph of MindSpore's primitives: engines read it, patterns are
+matched in it.
 
 Each engine makes such a graph in its own way: from a cell that it runs and watches, from the statements of a
 `construct`, or from a MindIR file. The names of the nodes are those of MindSpore's primitives in all of them.
@@ -14,13 +15,13 @@ __all__ = ["BATCH_NORMS", "CALL", "CONSTANT", "INPUT", "PARAMETER", "Graph", "No
 
 # Kinds of nodes that are no primitive.
 INPUT, PARAMETER, CONSTANT, CALL = "input", "parameter", "constant", "call"
-# Primitives that take statistics of a batch, or given ones.
+# Primitives that use statistics of a batch, or given ones.
 BATCH_NORMS = ("BatchNorm", "BatchNormExt")
 
 
 @dataclass(eq=False)
 class Node:
-    """One value of a network. A dim of -1 is unknown, a shape of None altogether."""
+    """Describes one value of a network. A dim of -1 is unknown, a shape of None altogether."""
 
     kind: str  # the name of a primitive, or one of the kinds above
     inputs: tuple[Node, ...] = ()
@@ -37,13 +38,13 @@ class Node:
 
 
 def constant(value: Any) -> Node:
-    """A node for a Python value."""
+    """Make a node for a Python value."""
     return Node(CONSTANT, value=value)
 
 
 @dataclass(eq=False)
 class Graph:
-    """Nodes in an order in which they can be computed, and those of them that leave the graph."""
+    """Holds nodes in an order in which they can be computed, and those of them that leave the graph."""
 
     nodes: list[Node]
     outputs: list[Node]

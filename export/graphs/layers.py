@@ -16,7 +16,7 @@ __all__ = ["activation_of", "is_small", "matrix_of", "operator_of", "width_of", 
 
 
 def activation_of(cell: nn.Cell) -> str:
-    """The sub-cell of a linear layer that is its activation, by name; none, if there is not exactly one."""
+    """Return the sub-cell of a linear layer that is its activation, by name; none, if there is not exactly one."""
     matrices = [p for p in cell._params.values() if p is not None and p.ndim == 2]
     names = [name for name, child in sub_cells(cell).items() if is_small(child)]
     children = sub_cells(cell)
@@ -45,7 +45,7 @@ def is_small(cell: nn.Cell) -> bool:
 
 
 def matrix_of(cell: nn.Cell) -> Any:
-    """The weight of a linear layer: a cell without sub-cells that has one matrix, and perhaps vectors."""
+    """Return the weight of a linear layer: a cell without sub-cells that has one matrix, and perhaps vectors."""
     if sub_cells(cell):
         return None
     parameters = [p for p in cell._params.values() if p is not None]
@@ -54,7 +54,7 @@ def matrix_of(cell: nn.Cell) -> Any:
 
 
 def operator_of(cell: nn.Cell) -> str:
-    """The operator that computes a plain layer of MindSpore's; none of another cell."""
+    """Return the operator that computes a plain layer of MindSpore's; none of another cell."""
     if not set(cell._params) <= {"weight", "bias"}:
         return ""
     if type(cell) in (nn.Dense, mint.nn.Linear):
@@ -63,7 +63,7 @@ def operator_of(cell: nn.Cell) -> str:
 
 
 def width_of(cell: nn.Cell, weight: Parameter, x: Tensor) -> int:
-    """The features that a linear layer returns for `x`; 0 if this is no such layer."""
+    """Return the number of features that a linear layer returns for `x`; 0 if this is no such layer."""
     if "mbedding" in type(cell).__name__ or "float" not in dtype_name(x.dtype) or not x.shape:
         return 0
     outputs, inputs = weight.shape

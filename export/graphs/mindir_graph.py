@@ -1,4 +1,4 @@
-"""The graphs of a MindIR file as `Graph`, and fused operators put into the file."""
+"""Reads the graphs of a MindIR file as `Graph`, and puts fused operators into the file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def outputs_of(graph: MindIRGraph) -> set[int]:
 
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
-    """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
+    """Return the main graph and those that it calls, each for itself: what one uses of another is an input to it."""
     file = _File(model)
     outside = {n.output[0]: constant(n) for proto in graphs(model) for n in proto.node if n.op_type == "Constant"}
     made = []
@@ -92,7 +92,7 @@ class _File:
 
 
 class MindIRGraph:
-    """One graph of a MindIR, and what is needed to change it."""
+    """Holds one graph of a MindIR, and what is needed to change it."""
 
     def __init__(self, proto: GraphProto, file: _File, outside: Mapping[str, Node]) -> None:
         self.proto, self.model, self._file = proto, file.model, file
@@ -105,7 +105,7 @@ class MindIRGraph:
 
     @property
     def name(self) -> str:
-        """The name of the graph without the numbers that MindSpore puts around it."""
+        """Return the name of the graph without the numbers that MindSpore puts around it."""
         return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
 
     def may_be_written(self, node: Node) -> bool:
@@ -117,7 +117,7 @@ class MindIRGraph:
         return self._file.writes.at_all(name_of(node))
 
     def writers_of(self, node: Node) -> frozenset[str] | None:
-        """The nodes, by name, that may write the memory in which a node's output lies; None: unknown."""
+        """Return the nodes, by name, that may write the memory in which a node's output lies; None: unknown."""
         return self._file.writes.writers(name_of(node))
 
     def is_new(self, node: Node) -> bool:
@@ -125,14 +125,14 @@ class MindIRGraph:
         return self._file.writes.is_own(name_of(node))
 
     def unused(self, name: str) -> str:
-        """A name that no value of the file has, from now on taken."""
+        """Return a name that no value of the file has, and mark it as taken."""
         while name in self._file.names:
             name += "_"
         self._file.names.add(name)
         return name
 
     def flag(self, value: bool) -> NodeProto:
-        """A constant True or False."""
+        """Add a constant True or False."""
         made = self._flags.get(value)
         if made is None:
             name = self.unused(f"{self.proto.name}:{value}")
@@ -141,7 +141,7 @@ class MindIRGraph:
         return made
 
     def constant(self, value: float) -> NodeProto:
-        """A constant number: an int as such, a float as a tensor without axes."""
+        """Add a constant number: an int as such, a float as a tensor without axes."""
         name = self.unused(f"{self.proto.name}:number")
         made = NodeProto(op_type="Constant", name=name, output=[name])
         if isinstance(value, int):
@@ -152,7 +152,7 @@ class MindIRGraph:
         return made
 
     def _filled(self, value: float, shape: tuple[int, ...]) -> NodeProto:
-        """A constant tensor of one number."""
+        """Add a constant tensor of one number."""
         made = self.constant(float(value))
         tensor = made.attribute[0].tensors[0]
         tensor.dims.extend(shape)
@@ -160,7 +160,7 @@ class MindIRGraph:
         return made
 
     def numbers(self, values: Iterable[int]) -> NodeProto:
-        """A constant tuple of numbers."""
+        """Add a constant tuple of numbers."""
         name = self.unused(f"{self.proto.name}:numbers")
         made = NodeProto(op_type="Constant", name=name, output=[name])
         value = made.attribute.add(name="value", type=AttributeProto.TUPLE)
@@ -269,7 +269,7 @@ class MindIRGraph:
         return [axis, lowered]
 
     def _mask(self, value: Node, mask: Mask, like: NodeProto) -> tuple[str, list[NodeProto]]:
-        """The name of the mask that a value becomes, and the nodes that make it where they are not there yet."""
+        """Return the name of the mask that a value becomes, and the nodes that make it where they are not there yet."""
         key, made = (name_of(value), mask), []
         if key not in self._masks:
             name, shape = name_of(value), value.shape or ()
@@ -291,7 +291,7 @@ class MindIRGraph:
     def _node(
         self, kind: str, inputs: Sequence[str], shape: Sequence[int], like: NodeProto, dtype: str = "float32"
     ) -> NodeProto:
-        """A node of MindSpore's, in the place in the code of `like`."""
+        """Make a node of MindSpore's, in the place in the code of `like`."""
         name = self.unused(f"{self.proto.name}:{kind}")
         made = NodeProto(
             op_type=f"REF::{self.by_type(kind, function=True)}",
@@ -315,7 +315,10 @@ class MindIRGraph:
         like: NodeProto,
         number: int,
     ) -> list[NodeProto]:
-        """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
+        """Make a fused operator, its outputs under the names of what they replace.
+
+        In the place in the code of `like`.
+        """
         name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
         kind, tensors = self._primitive(op, attributes, inputs)
         made = NodeProto(
@@ -338,7 +341,7 @@ class MindIRGraph:
         return [made, *self.items(made, outputs)]
 
     def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
-        """The operator right behind the joined product, and then the reshape that each of the two had."""
+        """Make the operator right behind the joined product, and then the reshape that each of the two had."""
         op, attributes = PACKED_OPS[found.fused.op]
         attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
         root, product = found.root.origin, join.product
@@ -363,7 +366,7 @@ class MindIRGraph:
         return [made, reshape]
 
     def items(self, tuple_node: NodeProto, values: Mapping[int, Node]) -> Iterable[NodeProto]:
-        """TupleGetItem nodes under the names of the values that they replace."""
+        """Make TupleGetItem nodes under the names of the values that they replace."""
         getter = self.by_type("TupleGetItem")
         for index, value in values.items():
             position = NodeProto(op_type="Constant", name=self.unused(f"{tuple_node.name}_index_{index}"))
@@ -383,7 +386,7 @@ class MindIRGraph:
             yield item
 
     def depend(self, value: Node, kept: Node, others: Iterable[Node]) -> list[NodeProto]:
-        """Nodes that give `kept` the name of `value`, after `others` have been computed."""
+        """Make nodes that give `kept` the name of `value`, after `others` have been computed."""
         old = value.origin
         name = self.unused(f"{old.output[0]}_after")
         after = NodeProto(
@@ -421,7 +424,8 @@ class MindIRGraph:
         return [TensorProto(dims=s, data_type=_NAMES[n]) for s, n in zip(sizes, names, strict=True)]
 
     def _primitive(self, op: str, attributes: Mapping[str, Any], inputs: Sequence[str]) -> tuple[str, list[str]]:
-        """The name of the Custom primitive with these attributes, as MindSpore itself writes it, and what it takes.
+        """Return the name of the Custom primitive with these attributes, as MindSpore itself writes it, and
+        what it takes.
 
         Optional inputs behind those that are given are absent: on an NPU others take their places.
         """
@@ -441,7 +445,10 @@ class MindIRGraph:
         return name, [given[tensor] for tensor in live.takes]
 
     def by_type(self, op_type: str, *, function: bool = False) -> str:
-        """The name of a primitive without attributes. `function`: its arguments are all inputs, as MindSpore has it."""
+        """Return the name of a primitive without attributes.
+
+        `function`: its arguments are all inputs, as MindSpore has it.
+        """
         kind = PrimitiveProto.PRIMITIVE_FUNCTION if function else PrimitiveProto.PRIMITIVE
         for primitive in self.model.primitives:
             if primitive.op_type == op_type and primitive.prim_type == kind and not primitive.attribute:
@@ -451,7 +458,7 @@ class MindIRGraph:
         return name
 
     def _ordered(self, protos: Mapping[str, NodeProto]) -> list[NodeProto]:
-        """The nodes that are needed, each after its inputs, otherwise in the order in which they were."""
+        """Return the nodes that are needed, each after its inputs, otherwise in the order in which they were."""
         kinds = {p.name: p.op_type for p in self.model.primitives}
         roots = [o.name for o in self.proto.output] + sorted(self._file.shared & set(protos))
         roots += [n for n, p in protos.items() if kinds.get(p.op_type.removeprefix("REF::"), "") in _SIDE_EFFECTS]

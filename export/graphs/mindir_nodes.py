@@ -1,4 +1,4 @@
-"""The nodes of a MindIR file as those of a `Graph`."""
+"""Reads the nodes of a MindIR file as those of a `Graph`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def read_nodes(
     attributes: Mapping[str, dict[str, Any]],
     outside: Mapping[str, Node],
 ) -> tuple[dict[str, Node], list[Node]]:
-    """Every value of a graph by its name, and what it computes, in order. `outside`: values of graphs around it."""
+    """Read every value of a graph by its name, and what it computes, in order.
+
+    `outside`: values of graphs around it.
+    """
     nodes: dict[str, Node] = {}
 
     def known(name: str) -> Node:
@@ -75,7 +78,7 @@ def _dtype(data_type: int) -> str:
 
 
 def _decode(attribute: AttributeProto) -> Any:
-    """A constant or an attribute as a Python object; None for what is no data."""
+    """Return a constant or an attribute as a Python object; None for what is no data."""
     kind = AttributeProto.AttributeType.Name(attribute.type)
     if kind in ("TUPLE", "LIST"):
         return tuple(_decode(value) for value in attribute.values)
@@ -94,7 +97,7 @@ def _decode(attribute: AttributeProto) -> Any:
 
 
 def constant(proto: NodeProto) -> Node:
-    """A Constant of the file as a node."""
+    """Return a Constant of the file as a node."""
     value = _decode(proto.attribute[0]) if proto.attribute else None
     made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
     if isinstance(value, np.ndarray):
@@ -103,7 +106,7 @@ def constant(proto: NodeProto) -> Node:
 
 
 def _table(parameter: TensorProto) -> Any:
-    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
+    """Return the values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
     dims = tuple(parameter.dims)
     if (
         not 2 <= len(dims) <= 4
@@ -117,7 +120,7 @@ def _table(parameter: TensorProto) -> Any:
 
 
 def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
-    """Shape and dtype of a node with one output, as MindSpore has inferred them."""
+    """Return shape and dtype of a node with one output, as MindSpore has inferred them."""
     for attribute in proto.attribute:
         if attribute.name == "shape" and len(attribute.tensors) == 1:
             dims = tuple(attribute.tensors[0].dims)
@@ -137,12 +140,12 @@ def attributes_of(primitive: PrimitiveProto) -> dict[str, Any]:
 
 
 def uses(node: NodeProto) -> list[str]:
-    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
+    """Return the values that a node needs: its inputs, and the function that it calls where that is a value."""
     return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
 
 
 def used_by_several(protos: Iterable[GraphProto]) -> set[str]:
-    """Values that another graph than their own uses: of those there is one user more than their graph shows."""
+    """Return values that another graph than their own uses: of those there is one user more than their graph shows."""
     outside = set()
     for proto in protos:
         own = values_of(proto)
@@ -151,5 +154,5 @@ def used_by_several(protos: Iterable[GraphProto]) -> set[str]:
 
 
 def values_of(proto: GraphProto) -> set[str]:
-    """The values of a graph."""
+    """Return the values of a graph."""
     return {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}

@@ -1,4 +1,4 @@
-"""Context managers over MindSpore's modes and its log."""
+"""Provides context managers over MindSpore's modes and its log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FATAL = 3  # the level of glog above ERROR
 
 @contextmanager
 def evaluating(net: nn.Cell) -> Iterator[None]:
-    """Evaluation mode within the block, in which dropout does nothing; then each cell's own mode again."""
+    """Run the block in evaluation mode, in which dropout does nothing; then restore each cell's own mode."""
     state = [(cell, cell.training, cell._phase) for _, cell in net.cells_and_names()]
     net.set_train(False)
     try:
@@ -76,7 +76,7 @@ def _set_synchronous(value: bool) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """MindSpore logs nothing within the block: for trials whose failure is an answer, and the caller's to report.
+    """Silence MindSpore's log within the block: for trials whose failure is an answer, and the caller's to report.
 
     The level is that of the process, so MindSpore is also quiet in other threads. What is written by anybody else is
     not touched.
@@ -89,7 +89,7 @@ def quiet() -> Iterator[None]:
 
 
 class _Quiet:
-    """The levels of MindSpore's two logs, kept while at least one thread wants them quiet."""
+    """Holds the levels of MindSpore's two logs, kept while at least one thread wants them quiet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

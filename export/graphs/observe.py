@@ -38,7 +38,7 @@ class Counting(DispatchMode):  # type: ignore[misc]
 
 @dataclass
 class Observed:
-    """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first.
+    """Holds, by the id of a cell, descriptions of the inputs of its calls, by name, and of what it returned first.
 
     `methods` and `functions` are, by name, those that its construct calls; the cell itself is OWNER among the inputs of
     a function. `outputs` are those of the network, of the calls that ran to their end, and `primitives` how often each
@@ -54,7 +54,7 @@ class Observed:
     state: State | None = None
 
     def kinds(self, cell: nn.Cell, method: str = "", function: str = "") -> list[list[dict[str, Any]]]:
-        """The calls of a cell, or those by it, in groups that give the same optional inputs."""
+        """Return the calls of a cell, or those by it, in groups that give the same optional inputs."""
         groups: dict[str, list[dict[str, Any]]] = {}
         calls = self.calls.get(id(cell), [])
         if method or function:
@@ -87,7 +87,7 @@ def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
 
 
 def _enter(known: list[dict[str, Any]], bound: Mapping[str, Any]) -> None:
-    """One more call, unless there are enough like it."""
+    """Count one more call, unless there are enough like it."""
     described = {name: spec_of(value) for name, value in list(bound.items())[1:]}
     if described not in known and sum(_kind(k) == _kind(described) for k in known) < _CALLS_OF_A_KIND:
         known.append(described)
@@ -101,13 +101,15 @@ def is_of_a_user(value: Any) -> bool:
 
 
 def functions_of(construct: Any) -> dict[str, FunctionType]:
-    """The functions of its module that a construct names."""
+    """Return the functions of its module that a construct names."""
     names = {name: construct.__globals__.get(name) for name in construct.__code__.co_names}
     return {name: value for name, value in names.items() if is_of_a_user(value)}
 
 
 def helpers(cell: nn.Cell) -> dict[str, Any]:
-    """The methods that the classes of a cell have besides what MindSpore asks for: parts of a construct, perhaps."""
+    """Return the methods that the classes of a cell have besides what MindSpore asks for: parts of a construct,
+    perhaps.
+    """
     found = {}
     for kind in reversed(type(cell).__mro__):
         if kind.__module__.partition(".")[0] in ("mindspore", "ms_ascend_ops", "builtins"):

@@ -1,4 +1,4 @@
-"""Running one cell of a user's network on chosen inputs, without touching that network.
+"""Runs one cell of a user's network on chosen inputs, without touching that network.
 
 `detached` makes a copy of a cell whose parameters and sub-cells can be replaced: the copy runs the user's `construct`,
 the user's cell keeps its state. `observe` runs such a copy and reads the result as NumPy.
@@ -40,17 +40,17 @@ _DTYPES = {"float16": ms.float16, "bfloat16": ms.bfloat16, "float32": ms.float32
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a MindSpore dtype, as the definitions write it."""
+    """Return the name of a MindSpore dtype, as the definitions write it."""
     return str(dtype).lower().rsplit(".", 1)[-1]
 
 
 def tensor(values: Array, dtype: str) -> Tensor:
-    """A tensor of the given values, made by no operator: MindSpore's dispatch does not see what results of some do."""
+    """Make a tensor of the given values by no operator: MindSpore's dispatch does not see what results of some do."""
     return Tensor(np.asarray(values, np.float32), _DTYPES[dtype])
 
 
 def sub_cells(cell: nn.Cell) -> dict[str, nn.Cell]:
-    """The cells directly inside. What `cell.recompute()` adds to them holds the cell itself, and is none."""
+    """Return the cells directly inside. What `cell.recompute()` adds to them holds the cell itself, and is none."""
     return {name: child for name, child in cell._cells.items() if child is not None and name != "_recompute_cell"}
 
 
@@ -61,7 +61,8 @@ def detached(
     cells: Mapping[str, Callable[..., Any]] | None = None,
     training: Training = False,
 ) -> nn.Cell:
-    """A copy of `cell` with some of its parameters and sub-cells replaced, for a call of its `construct` from Python.
+    """Return a copy of `cell` with some of its parameters and sub-cells replaced, for a call of its `construct`
+    from Python.
 
     The copy shares nothing that `construct` could write to but attributes that are themselves objects. MindSpore's C++
     part of a Cell is left out on purpose: a copy is never compiled.
@@ -86,7 +87,7 @@ def detached(
 
 
 def rebound(state: Mapping[str, Any], old: nn.Cell, new: nn.Cell) -> dict[str, Any]:
-    """Attributes of a cell, methods of it that they hold as those of a copy: `self.norm = self._norm` in `__init__`."""
+    """Rebind attributes of a cell that hold its methods to those of a copy: `self.norm = self._norm` in `__init__`."""
     return {
         name: MethodType(value.__func__, new) if isinstance(value, MethodType) and value.__self__ is old else value
         for name, value in state.items()
@@ -145,5 +146,5 @@ def synchronize() -> None:
 
 
 def read(value: Tensor) -> Array:
-    """The values of a tensor in float64. NumPy converts bfloat16, too: MindSpore's Cast takes a millisecond."""
+    """Return the values of a tensor in float64. NumPy converts bfloat16, too: MindSpore's Cast takes a millisecond."""
     return np.asarray(value.asnumpy().astype(np.float64))

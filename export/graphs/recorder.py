@@ -1,4 +1,4 @@
-"""Every primitive that runs within a block of Python, as a node of a graph."""
+"""Records every primitive that runs within a block of Python as a node of a graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
 
 class Recorder(DispatchMode):  # type: ignore[misc]
-    """Every primitive that runs within the context, as a node."""
+    """Records every primitive that runs within the context as a node."""
 
     def __init__(self, locate: Callable[[Recorder], Any] | None = None) -> None:
         super().__init__()
@@ -31,7 +31,8 @@ class Recorder(DispatchMode):  # type: ignore[misc]
         self.places: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.calls: dict[int, tuple[Node, int | None]] = {}
-        # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
+        # Compare by content: MindSpore returns a new Python object for a tensor each time, and data here are random
+        # numbers.
         self._by_content: dict[Any, Node] = {}
         self.passed: dict[tuple[str, int], Any] = {}
         self.layers: frozenset[str] = frozenset()  # operators whose layers show weight and bias where they are called
@@ -112,7 +113,7 @@ class Recorder(DispatchMode):  # type: ignore[misc]
                 self.record(Node("TupleGetItem", (node, constant(index))), item)
 
     def node(self, value: Any) -> Node:
-        """The node of a value; of one that no primitive made, a constant."""
+        """Return the node of a value; of one that no primitive made, a constant."""
         if isinstance(value, Tensor):
             if (known := self._by_content.get(_content(value))) is not None:
                 return known
@@ -130,7 +131,9 @@ class Recorder(DispatchMode):  # type: ignore[misc]
 
 
 def _filled(value: Tensor) -> float | None:
-    """0 or 1, where a vector of floats is that throughout: PyNative does not always show `ops.ones` and `ops.zeros`."""
+    """Return 0 or 1, where a vector of floats is that throughout: PyNative does not always show `ops.ones` and
+    `ops.zeros`.
+    """
     if value.ndim != 1 or value.size < 2 or "float" not in dtype_name(value.dtype):
         return None
     values = read(value)
@@ -157,7 +160,8 @@ def _execute(func: Any, args: Any) -> Any:
         try:
             result = func(*args)
             if func.name in BY_PRIMITIVE or narrow or not ms.get_context("pynative_synchronize"):
-                # One that does not fit raises now, and not later: MindSpore 2.7 may have threads all the same.
+                # Read the values: an operator that does not fit raises now, not later, as MindSpore 2.7 may have
+                # threads all the same.
                 values_of(result)
             return result
         except Exception:
@@ -169,8 +173,8 @@ def _execute(func: Any, args: Any) -> Any:
     return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)
 
 
-# Primitives that a CPU has not, or not for bfloat16. To call one is no way to find out: MindSpore may report its error
-# at a later call.
+# Primitives that a CPU lacks, also for bfloat16. Calling one does not find out: MindSpore may report the error at a
+# later call.
 _UNREGISTERED = frozenset({"Conv2DExt", "Conv2DPadding"})
 _WITHOUT_BFLOAT16 = frozenset(
     {
@@ -256,7 +260,7 @@ def operators_recorded(recorder: Recorder) -> Iterator[None]:
 
 
 def values_of(value: Any) -> Any:
-    """Values as NumPy; reading also waits for late errors of the operators."""
+    """Return values as NumPy; reading also waits for late errors of the operators."""
     if isinstance(value, (tuple, list)):
         return tuple(map(values_of, value))
     return read(value) if isinstance(value, Tensor) else value

@@ -1,4 +1,4 @@
-"""Sizes that a file leaves open: which of them are the same, whatever they will be.
+"""Infers which of the sizes that a file leaves open are the same, whatever they will be.
 
 In a graph for any sizes a dim is -1, and what it is when the graph runs goes through the graph as a number: MindSpore
 asks a tensor for its shape, takes numbers out of that, calculates with them, and makes targets of reshapes of them.
@@ -20,7 +20,7 @@ __all__ = ["PRODUCTS", "Size", "Sizes", "Unknown", "permutation", "repeats_heads
 
 
 class Unknown:
-    """A size that is unknown until the graph runs."""
+    """Stands for a size that is unknown until the graph runs."""
 
     def __init__(self, *, signed: bool = False) -> None:
         self.same: Size | None = None  # the size that it was found to equal
@@ -57,7 +57,7 @@ _LARGEST = 2**63 - 1  # of the numbers that a graph calculates with
 
 
 class Sizes:
-    """The sizes of a graph's values."""
+    """Infers the sizes of a graph's values."""
 
     def __init__(self, graph: Graph) -> None:
         self._unknowns: dict[Hashable, Unknown] = {}
@@ -72,7 +72,7 @@ class Sizes:
                 break
 
     def shape(self, node: Node) -> _Shape:
-        """The dims of a tensor; None: not even their number is known."""
+        """Return the dims of a tensor; None: not even their number is known."""
         if id(node) not in self._shapes:
             self._shapes[id(node)] = self._with_file(node, None)
         shape = self._shapes[id(node)]
@@ -182,7 +182,7 @@ class Sizes:
         return tuple(self._of_both(*pair) for pair in zip(*aligned, strict=True)) if len(aligned) == 2 else None
 
     def _of_both(self, one: Size | None, other: Size | None) -> Size | None:
-        """A size that is one of the two; None: unknown which, as either may be 1."""
+        """Return a size that is one of the two; None: unknown which, as either may be 1."""
         if other in (one, 1):
             return one
         return other if one == 1 else None
@@ -206,7 +206,7 @@ class Sizes:
         return tuple(inferred if part == -1 else part if _is_dim(part) else None for part in target)
 
     def _inferred(self, shape: _Shape, target: Sequence[Size | None]) -> Size | None:
-        """The size that -1 stands for, where the numbers of elements tell it.
+        """Return the size that -1 stands for, where the numbers of elements tell it.
 
         Without a -1 they may tell that two open sizes are the same.
         """
@@ -227,7 +227,7 @@ class Sizes:
         return more[0] if more else elements // divisor
 
     def _parts(self, node: Node) -> list[tuple[Size, ...]]:
-        """The shapes of the tensors of a tuple; none, if one is not known, or if their ranks differ."""
+        """Return the shapes of the tensors of a tuple; none, if one is not known, or if their ranks differ."""
         whole = node.inputs[0]
         shapes = [self.shape(i) for i in whole.inputs] if whole.kind in ("MakeTuple", "make_tuple") else []
         known = [shape for shape in shapes if shape is not None]
@@ -330,7 +330,7 @@ def transposed(node: Node) -> tuple[bool, bool] | None:
 
 
 def permutation(node: Node) -> tuple[int, ...] | None:
-    """The order in which a transpose takes the axes; None: it is none, or unknown."""
+    """Return the order in which a transpose takes the axes; None: it is none, or unknown."""
     axes = node.inputs[1].value if node.kind == "Transpose" and len(node.inputs) == 2 else None
     rank = len(node.shape or ())
     if not isinstance(axes, tuple) or not all(isinstance(v, int) and -rank <= v < rank for v in axes):
@@ -382,7 +382,7 @@ def _found(size: Size) -> Size:
 
 
 def _factored(sizes: Iterable[Size]) -> tuple[int, Counter[Unknown]]:
-    """The product of sizes: a number, and how often which unknown is a factor of it."""
+    """Factor the product of sizes into a number, and how often which unknown is a factor of it."""
     number, unknowns, stack = 1, Counter[Unknown](), list(sizes)
     while stack:
         size = _found(stack.pop())

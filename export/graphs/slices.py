@@ -44,6 +44,6 @@ def is_whole(part: Any, dim: int) -> bool:
 
 
 def _numbers(node: Node) -> tuple[int, ...]:
-    """A tuple of numbers that a constant is; or nothing."""
+    """Return a tuple of numbers that a constant is; or nothing."""
     value = node.value if node.kind == CONSTANT else None
     return value if isinstance(value, tuple) and all(isinstance(n, int) for n in value) else ()

@@ -1,4 +1,4 @@
-"""Descriptions of tensors, which stand for them: shape, dtype and what a table or a matrix is known to be."""
+"""Describes tensors in their place: shape, dtype and what a table or a matrix is known to be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OWNER", "Spec", "drawn", "spec_of"]
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of a tensor, in the place of the tensor."""
+    """Describes a tensor by shape and dtype, in the place of the tensor."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -25,7 +25,7 @@ class Spec:
     rotates: str = ""  # for a matrix: what `rotations.rotated_pairs` says of it
 
     def draw(self, seed: int) -> Tensor:
-        """A tensor of this kind with random values."""
+        """Draw a tensor of this kind with random values."""
         random = np.random.default_rng(seed)
         if self.rotates:
             matrix = rotation_matrix(self.rotates, self.shape[-1])
@@ -51,7 +51,7 @@ OWNER = _Owner()  # the cell itself, among the described inputs of a function
 
 
 def spec_of(value: Any) -> Any:
-    """A value with its tensors described instead of held."""
+    """Return a value with its tensors described instead of held."""
     if isinstance(value, Tensor):
         dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and 0 < value.size <= 2**20
         if not small or "float" not in dtype:
@@ -70,7 +70,7 @@ def spec_of(value: Any) -> Any:
 
 
 def drawn(spec: Any, seed: int) -> Any:
-    """Values for a description: those of a tuple are a tuple."""
+    """Draw values for a description: those of a tuple are a tuple."""
     if isinstance(spec, Spec):
         return spec.draw(seed)
     return tuple(drawn(item, seed + 1 + i) for i, item in enumerate(spec)) if isinstance(spec, tuple) else spec

@@ -14,7 +14,7 @@ _INTERNAL = frozenset(nn.Cell().__dict__)
 
 
 class State:
-    """The state of a network when this was made.
+    """Keeps the state that a network had when this was made.
 
     It is a copy of all that the network holds, until `forget_unchanged` leaves what has had to be put back.
     """
@@ -45,7 +45,7 @@ class State:
 
 
 def _own(cell: nn.Cell) -> dict[str, Any]:
-    """The attributes that a user has given to a cell, but parameters and cells, which it keeps apart."""
+    """Return the attributes that a user has given to a cell, but parameters and cells, which it keeps apart."""
     return {n: v for n, v in cell.__dict__.items() if n not in _INTERNAL and not isinstance(v, (nn.Cell, Parameter))}
 
 

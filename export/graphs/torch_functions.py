@@ -1,4 +1,4 @@
-"""The functions and methods of PyTorch as MindSpore's primitives, by their names.
+"""Maps the functions and methods of PyTorch to MindSpore's primitives, by their names.
 
 A row of `READERS` says which primitive a call is, and how its arguments lie. What has no row is a node that no pattern
 knows. PyTorch's own graphs are read so, and the calls of MindNLP's mindtorch, which has the same names.
@@ -20,7 +20,7 @@ DEFAULT_EPSILON = 2.0**-23
 
 
 class Source(Protocol):
-    """A call: what, and with which arguments."""
+    """Describes a call: what, and with which arguments."""
 
     target: Any
     args: tuple[Any, ...]
@@ -46,21 +46,21 @@ class Reader(ABC):
         """Find the node of a value of the graph."""
 
     def default_epsilon(self, x: Node) -> float:
-        """The eps of an RMSNorm of x that has none."""
+        """Return the eps of an RMSNorm of x that has none."""
         return DEFAULT_EPSILON
 
     def inner(self, kind: str, *inputs: Node, **about: Any) -> Node:
-        """A node that PyTorch does not have, between two that it has."""
+        """Make a node that PyTorch does not have, between two that it has."""
         node = Node(kind, inputs, **about)
         self.nodes.append(node)
         return node
 
     def value(self, argument: Any) -> Node:
-        """An argument: a value of the graph, or a constant."""
+        """Return an argument: a value of the graph, or a constant."""
         return self.node(argument) if self.is_value(argument) else constant(argument)
 
     def arguments(self, source: Source, *names: str, **defaults: Any) -> dict[str, Any]:
-        """The arguments by name: these, then those with a default. Raises TypeError if there are others."""
+        """Return the arguments by name: these, then those with a default. Raises TypeError if there are others."""
         order = (*names, *defaults)
         if len(source.args) > len(order) or not set(source.kwargs) <= set(order):
             raise TypeError(f"{source.target}: other arguments")
@@ -114,7 +114,7 @@ def _variance(reader: Reader, source: Source) -> Node | None:
 
 
 def _cast(reader: Reader, source: Source) -> Node:
-    """Any conversion: the dtype is that of the result."""
+    """Read any conversion: the dtype is that of the result."""
     return Node("Cast", (reader.value(source.args[0]),))
 
 
@@ -142,7 +142,7 @@ def _softmax(reader: Reader, source: Source) -> Node:
 
 
 def _first(reader: Reader, kind: str, *inputs: Node) -> Node:
-    """The first result of a primitive with several."""
+    """Return the first result of a primitive with several."""
     return Node("TupleGetItem", (reader.inner(kind, *inputs), constant(0)))
 
 

@@ -1,4 +1,4 @@
-"""The graph of one cell, from watching what its `construct` executes.
+"""Builds the graph of one cell by watching what its `construct` executes.
 
 A detached copy of the cell runs as plain Python on given inputs, and every primitive that it executes becomes a node.
 Sub-cells with matrices are not run: a call of one is a node of its own, and returns random numbers. Small sub-cells
@@ -49,7 +49,7 @@ class Trace:
 
 
 class _SubCell:
-    """A sub-cell while its cell is watched: records the call, and looks into it or returns random numbers."""
+    """Records the calls of a sub-cell while its cell is watched, and looks into it or returns random numbers."""
 
     def __init__(self, cell: nn.Cell, path: str, recorder: Recorder, returns: Mapping[int, Any], training: Training):
         self._cell, self._path, self._recorder, self._training = cell, path, recorder, training
@@ -133,7 +133,7 @@ class _SubCell:
 
 
 class _Method:
-    """A method of a watched cell: looked into, and a call that can be written as it was."""
+    """Records the calls of a method of a watched cell: looked into, and written as it was."""
 
     def __init__(self, copy: nn.Cell, name: str, function: Any, recorder: Recorder) -> None:
         self._copy, self._name, self._function, self._recorder = copy, name, function, recorder
@@ -225,7 +225,7 @@ def unobserved(node: Node) -> bool:
 
 
 def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], training: Training) -> nn.Cell:
-    """A detached copy whose sub-cells tell the recorder what they are called with."""
+    """Return a detached copy whose sub-cells tell the recorder what they are called with."""
 
     def wrapped(owner: nn.Cell, prefix: str) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -259,7 +259,7 @@ def _random_vectors(cell: nn.Cell, path: str, recorder: Recorder) -> dict[str, T
 
 
 def _cast_parameters(cell: nn.Cell, recorder: Recorder) -> dict[str, Tensor]:
-    """The parameters of a layer in a dtype, as mixed precision casts them where they are used."""
+    """Return the parameters of a layer in a dtype, as mixed precision casts them where they are used."""
     if not recorder.dtype or not operator_of(cell):
         return {}
     return {name: tensor(read(p), recorder.dtype) for name, p in cell._params.items() if p is not None}
@@ -274,7 +274,7 @@ def _with_random_vectors(cell: nn.Cell, path: str, training: Training, recorder:
 
 
 def _small_parameters(copy: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-    """Parameters of a watched cell and of the sub-cells that are looked into, with their paths."""
+    """Yield parameters of a watched cell and of the sub-cells that are looked into, with their paths."""
     for name, parameter in copy._params.items():
         if parameter is not None:
             yield f"{prefix}{name}", parameter

@@ -1,4 +1,4 @@
-"""Alias analysis: which values of a file lie in memory that is written while the graph runs.
+"""Analyses aliases: which values of a file lie in memory that is written while the graph runs.
 
     y = x @ p.swapaxes(0, 1)
     p += x
@@ -95,7 +95,7 @@ class Writes:
                 self._writers[of] += node.output[:1]
 
     def _of_all(self, names: Iterable[str]) -> _Memory:
-        """The memory of several values; None: unknown, or that of many."""
+        """Return the memory of several values; None: unknown, or that of many."""
         found: set[str] = set()
         for name in names:
             memory = self._memory.get(name)

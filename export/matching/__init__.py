@@ -1,1 +1,1 @@
-"""The patterns, the language they are written in, and looking for them in a graph."""
+"""Holds the patterns, the language they are written in, and the search for them in a graph."""

@@ -1,4 +1,4 @@
-"""Arguments of primitives that are no tensors, which are among the inputs or attributes."""
+"""Reads arguments of primitives that are no tensors, which are among the inputs or attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["from_end", "rank_of", "value_of"]
 
 
 def value_of(node: Node, inputs: list[Expr], position: int, name: str, default: Any = None) -> Any:
-    """An argument that is no tensor: among the inputs, or an attribute of the primitive."""
+    """Return an argument that is no tensor: among the inputs, or an attribute of the primitive."""
     if position < len(inputs):
         value = inputs[position].attributes.get("value", default) if inputs[position].op == "constant" else default
         return default if value is None else value
@@ -19,12 +19,12 @@ def value_of(node: Node, inputs: list[Expr], position: int, name: str, default: 
 
 
 def rank_of(expr: Expr) -> int | None:
-    """The number of axes, if it is known."""
+    """Return the number of axes, if it is known."""
     return None if expr.shape is None else len(expr.shape)
 
 
 def from_end(axis: Any, rank: int | None) -> int | None:
-    """One axis, counted from the end: -1 is the last. None where that is not known."""
+    """Return one axis, counted from the end: -1 is the last. None where that is not known."""
     if isinstance(axis, (tuple, list)) and len(axis) == 1:
         axis = axis[0]
     if not isinstance(axis, int) or isinstance(axis, bool):

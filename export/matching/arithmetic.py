@@ -1,4 +1,4 @@
-"""Sums, products and quotients in one form, and what is written with them: signs, roots, sigmoid, softmax."""
+"""Brings sums, products and quotients into one form, and what is written with them: signs, roots, sigmoid, softmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _HALF = 0.5
 
 
 def simplified(op: str, inputs: tuple[Expr, ...], node: Node | None) -> Expr:
-    """Sums, products and quotients with known numbers last, and roots, sigmoid, softmax and signs in one form."""
+    """Bring sums, products and quotients with known numbers last, and roots, sigmoid, softmax and signs into
+    one form.
+    """
     a, b = inputs
     if op in ("add", "mul") and number(a) is not None:
         a, b = b, a
@@ -31,7 +33,7 @@ def simplified(op: str, inputs: tuple[Expr, ...], node: Node | None) -> Expr:
 
 
 def _vector(a: Expr, b: Expr) -> Expr:
-    """A vector that was given axes of one element in front to meet `b`, without them."""
+    """Return a vector that was given axes of one element in front to meet `b`, without them."""
     inner = a.inputs[0] if a.op in ("reshape", "expand_dims") else a
     while inner.op == "expand_dims" and len(inner.shape or ()) > 1:
         inner = inner.inputs[0]
@@ -89,7 +91,7 @@ def _quotient(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | No
         return made if number(a) == 1 else Expr("mul", (a, made), node=node)
     if number(a) == 1:
         return Expr("reciprocal", (b,), node=node)
-    # exp(x) / sum(exp(x)), where x may have its maximum taken off
+    # exp(x) / sum(exp(x)), where the maximum of x may be subtracted
     if a.op == "exp" and b.op == "sum" and b.inputs[0] is a and b.attributes["keep_dims"]:
         x, axis = a.inputs[0], b.attributes["axis"]
         if x.op == "sub" and (most := x.inputs[1]).op == "max" and most.inputs[0] is x.inputs[0]:
@@ -99,7 +101,7 @@ def _quotient(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | No
 
 
 def _of_sigmoid(expr: Expr) -> Expr | None:
-    """x of 1 + exp(-x)."""
+    """Return x of 1 + exp(-x)."""
     if expr.op != "add" or number(expr.inputs[1]) != 1 or expr.inputs[0].op != "exp":
         return None
     inner = expr.inputs[0].inputs[0]
@@ -107,7 +109,7 @@ def _of_sigmoid(expr: Expr) -> Expr | None:
 
 
 def _halved_tanh(expr: Expr) -> Expr | None:
-    """x of tanh(x / 2)."""
+    """Return x of tanh(x / 2)."""
     if expr.op != "tanh" or expr.inputs[0].op != "mul":
         return None
     x, factor = expr.inputs[0].inputs

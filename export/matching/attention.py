@@ -1,4 +1,4 @@
-"""Attention as networks write it: a softmax between two products of matrices.
+"""Recognises attention as networks write it: a softmax between two products of matrices.
 
     softmax(q @ k^T * scale + mask) @ v
 
@@ -38,7 +38,7 @@ _Shape = tuple[Size, ...]
 
 @dataclass(frozen=True)
 class _Operand:
-    """One operand of a product, followed back.
+    """Describes one operand of a product, followed back.
 
     `heads` is what has four axes, (batch, heads, length, features); `times` how often each of its heads stands in the
     product, `flat` whether the product has it with batch and heads joined.
@@ -53,7 +53,7 @@ class _Operand:
 
 
 class _Place:
-    """A product that may be the second one of an attention, and what leads to it."""
+    """Describes a product that may be the second one of an attention, and what leads to it."""
 
     def __init__(self, m: Match) -> None:
         self.m = m
@@ -65,7 +65,7 @@ class _Place:
         return self.m.sizes()
 
     def shape(self, expr: Expr) -> _Shape:
-        """The sizes of a value; none, if they are not known."""
+        """Return the sizes of a value; none, if they are not known."""
         shape = self.sizes.shape(expr.node) if expr.node is not None else None
         return shape or ()
 
@@ -75,7 +75,7 @@ class _Place:
     # ---- operands
 
     def operands(self, expr: Expr, *, transposed: bool, scaled: bool, axes: int = 4) -> Iterator[_Operand]:
-        """Every point to which an operand of a product can be followed back, the one that is furthest back first.
+        """Yield every point to which an operand of a product can be followed back, the one that is furthest back first.
 
         `transposed`: its last two axes are to be swapped. `scaled`: factors are part of it. `axes`: its rank there.
         """
@@ -130,7 +130,7 @@ class _Place:
         return divides and self.same(before[0], after[0]) and self.same(before[3], after[3])
 
     def _repeated(self, expr: Expr) -> tuple[Expr, int] | None:
-        """Heads that a value holds several times, each time one behind the other, and how often."""
+        """Return heads that a value holds several times, each time one behind the other, and how often."""
         if expr.op == "repeat" and expr.attributes["axis"] == -3 and isinstance(expr.attributes["count"], int):
             return expr.inputs[0], expr.attributes["count"]
         spread = expr.inputs[0] if expr.op == "reshape" else expr
@@ -147,7 +147,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes of an attention: batch, heads, heads of keys, queries, keys."""
+    """Holds the sizes of an attention: batch, heads, heads of keys, queries, keys."""
 
     batch: Size
     heads: Size
@@ -197,7 +197,9 @@ def _build(*, behind: bool, shared: bool, axes: int = 4) -> Callable[[Match], Fu
 
 
 def _attention(place: _Place, scores: Scores, *, behind: bool, shared: bool, axes: int = 4) -> Fused | Skip | None:
-    """The operator for one reading of a place: with heads in front or behind, with keys before they are repeated."""
+    """Build the operator for one reading of a place: with heads in front or behind, with keys before they are
+    repeated.
+    """
     first, second = scores.product, place.product
     if first.attributes["transpose_a"] or second.attributes["transpose_a"] or second.attributes["transpose_b"]:
         return None
@@ -226,7 +228,7 @@ def _with_joined(place: _Place, scores: Scores, query: _Operand, key: _Operand, 
 
 
 def _too_wide(d: Size, e: Size) -> Skip | None:
-    """Why the operator does not take heads of these sizes."""
+    """Return why the operator does not take heads of these sizes."""
     if not (isinstance(d, int) and isinstance(e, int) and min(d, e) > 0):
         return Skip("the sizes of its heads are not known")
     most = registry.op_spec(_OP).limits["head_size"]
@@ -275,7 +277,7 @@ def _fits(
     ):
         there = shared * operand.times
         fits = {
-            # A head of keys for each head of queries, or one for all, over which the product broadcasts.
+            # Each head of queries has its head of keys, or one for all, over which the product broadcasts.
             "plain": not operand.flat and there in (heads, 1),
             "grouped": not operand.flat and operand.times == 1,
             "flat": operand.flat and there == heads,
@@ -352,7 +354,7 @@ def _mask_meets(place: _Place, scores: Scores, sizes: _Sizes, *, lifted: bool) -
 
 
 def attention_rows() -> Iterator[Row]:
-    """The rows of the table: with the heads behind the sequence where all have them there, otherwise in front.
+    """Yield the rows of the table: with the heads behind the sequence where all have them there, otherwise in front.
 
     Where repeated heads are needed elsewhere, or what they are made of has no name, they are taken as they are, and the
     joined axis of batch and heads where nothing has four axes.

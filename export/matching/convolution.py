@@ -1,4 +1,4 @@
-"""A convolution in two dims, and the bias and activation behind it, as one operator."""
+"""Recognises a convolution in two dims, and the bias and activation behind it, as one operator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
-    """Conv2D(x, weight), with what `ops.conv2d` calls its settings."""
+    """Read Conv2D(x, weight), with what `ops.conv2d` calls its settings."""
     a = node.attributes
     if a.get("mode", 1) != 1 or a.get("format", a.get("data_format", "NCHW")) not in ("NCHW", 0):
         return None
@@ -41,7 +41,7 @@ def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
-    """Conv2DExt(x, weight, bias, stride, padding, dilation, groups), or Conv2DPadding, of named paddings."""
+    """Read Conv2DExt(x, weight, bias, stride, padding, dilation, groups), or Conv2DPadding, of named paddings."""
     x, weight, bias, *values = inputs
     stride, padding, dilation, groups = (value.attributes["value"] for value in values)
     named = PADDINGS.get(padding, padding) if node.kind == "Conv2DPadding" else ""
@@ -148,7 +148,7 @@ def build_convolution_norm(activation: str) -> Callable[[Match], Fused | Skip | 
 
 
 def _of_channels(values: Expr, z: tuple[int, ...] | None) -> Expr | None:
-    """The tensor (n, c) of what is added to (n, c, h, w) at all positions."""
+    """Return the tensor (n, c) of what is added to (n, c, h, w) at all positions."""
     channels = tuple(z[:2]) if z and len(z) == 4 else ()
     if not channels or values.shape != (*channels, 1, 1):
         return None
@@ -158,7 +158,7 @@ def _of_channels(values: Expr, z: tuple[int, ...] | None) -> Expr | None:
 
 
 def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:
-    """The convolution in an expression, and the vector that is added to it."""
+    """Return the convolution in an expression, and the vector that is added to it."""
     bias: tuple[Expr, ...] = ()
     if z.op == "bias_add":
         z, *bias = z.inputs  # type: ignore[assignment]
@@ -174,7 +174,7 @@ def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:
 
 
 def _attributes(keywords: dict[str, Object], x: tuple[int, ...], weight: tuple[int, ...]) -> dict[str, Object] | None:
-    """The attributes of the operator; None where a padding follows from sizes that are not known."""
+    """Return the attributes of the operator; None where a padding follows from sizes that are not known."""
     a, padding = keywords, keywords["padding"]
     if isinstance(padding, str):
         try:

@@ -1,4 +1,4 @@
-"""One value of a graph in the common form (expressions.py), and numbers among them."""
+"""Defines one value of a graph in the common form (expressions.py), and numbers among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Expr", "is_call", "known_number", "number", "same"]
 
 @dataclass(eq=False)
 class Expr:
-    """One value in the common form. Without a node it stands for a value that the graph does not compute."""
+    """Describes one value in the common form. Without a node it stands for a value that the graph does not compute."""
 
     op: str
     inputs: tuple[Expr, ...] = ()
@@ -32,7 +32,7 @@ class Expr:
 
     @property
     def source(self) -> Expr:
-        """The value of the graph that this one is, or is made from by `via`."""
+        """Return the value of the graph that this one is, or is made from by `via`."""
         return self.inputs[0] if self.via else self
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Expr:
 
 
 def number(expr: Expr) -> float | None:
-    """The value of an expression that is one known number."""
+    """Return the value of an expression that is one known number."""
     if expr.op != "constant":
         return None
     value = expr.attributes["value"]
@@ -69,5 +69,5 @@ def is_call(expr: Expr) -> bool:
 
 
 def known_number(value: float) -> Expr:
-    """The expression of a number."""
+    """Return the expression of a number."""
     return Expr("constant", attributes={"value": value})

@@ -1,4 +1,4 @@
-"""MindSpore's primitives in a common form: what a pattern sees of a graph.
+"""Reads MindSpore's primitives in a common form: what a pattern sees of a graph.
 
 `x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and
 `a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. An activation commutes with a reshape and a
@@ -29,7 +29,7 @@ _Build = Callable[["Expressions", Node, "list[Expr]"], "Expr | None"]
 
 
 class Expressions:
-    """The expressions of a graph's nodes, each made once: the same node is the same expression."""
+    """Makes the expressions of a graph's nodes, each once: the same node is the same expression."""
 
     def __init__(self) -> None:
         self._known: dict[int, Expr] = {}
@@ -49,7 +49,7 @@ class Expressions:
         return self._known[id(node)]
 
     def behind(self, op: str, expr: Expr, attributes: dict[str, Any], node: Node) -> Expr:
-        """A reshape or transpose of an expression: of an activation, the activation of what it is applied to."""
+        """Return a reshape or transpose of an expression: of an activation, the activation of what it is applied to."""
         if expr.op in _ACTIVATIONS and len(expr.inputs) == 1:
             return Expr(expr.op, (self._through(op, expr.inputs[0], attributes, node),), expr.attributes, node)
         if expr.op == "mul" and (x := _gate_of_silu(expr)) is not None:
@@ -82,7 +82,7 @@ _ACTIVATIONS = frozenset({"silu", "gelu", "relu", "sigmoid"})
 
 
 def _gate_of_silu(expr: Expr) -> Expr | None:
-    """x of `x * sigmoid(x)`; None of anything else, and where x is not in the graph."""
+    """Return x of `x * sigmoid(x)`; None of anything else, and where x is not in the graph."""
     for x, other in (expr.inputs, expr.inputs[::-1]):
         if other.op == "sigmoid" and other.inputs[0] is x and x.node is not None:
             return x
@@ -90,7 +90,7 @@ def _gate_of_silu(expr: Expr) -> Expr | None:
 
 
 def _replaced(expr: Expr, old: Expr, new: Expr, node: Node | None = None) -> Expr:
-    """An expression of `new` in the place of `old`."""
+    """Return an expression of `new` in the place of `old`."""
     if expr is old:
         return new
     if expr.op == "constant":
@@ -145,7 +145,7 @@ def _reduction(op: str) -> _Build:
 
 
 def _variance(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    """Var(x, axis, correction, keepdim): correction 0 divides by n."""
+    """Read Var(x, axis, correction, keepdim): correction 0 divides by n."""
     return Expr(
         "variance",
         (inputs[0],),
@@ -203,7 +203,7 @@ def _group_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _batch_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """With given statistics: x, gamma, beta, mean, variance."""
+    """Read a batch normalization with given statistics: x, gamma, beta, mean, variance."""
     if node.kind == "BatchNormExt":
         training, epsilon, layout = value_of(node, inputs, 5, "training"), value_of(node, inputs, 7, "epsilon"), "NCHW"
     else:
@@ -234,7 +234,7 @@ def _rotary(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _custom(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """An operator of this package that is in the graph already."""
+    """Read an operator of this package that is in the graph already."""
     from ms_ascend_ops import registry  # noqa: PLC0415  (read only where there is one)
 
     entries = {registry.signature(name).entry: name for name in registry.names()}
@@ -255,7 +255,7 @@ def _expand_dims(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _dropout(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    """Dropout(x, keep_prob) and DropoutExt(x, p, ...); with nothing to drop it is x."""
+    """Read Dropout(x, keep_prob) and DropoutExt(x, p, ...); with nothing to drop it is x."""
     given = number(inputs[1]) if len(inputs) > 1 else None
     if given == 0 if node.kind == "DropoutExt" else node.attributes.get("keep_prob", given) == 1:
         return Expr("tuple", (inputs[0], Expr("other:mask")), node=node)
@@ -263,7 +263,7 @@ def _dropout(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _extreme(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    """ArgMaxWithValue(x, axis, keep_dims): where the largest is, and that."""
+    """Read ArgMaxWithValue(x, axis, keep_dims): where the largest is, and that."""
     axis = from_end(value_of(node, inputs, 1, "axis", 0), rank_of(inputs[0]))
     keep = bool(value_of(node, inputs, 2, "keep_dims", False))
     most = Expr("max", tuple(inputs[:1]), {"axis": axis, "keep_dims": keep})
@@ -285,7 +285,7 @@ def _regrouped(known: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """A product of matrices, of batches of them or not; one with a matrix that rotates pairs is that rotation."""
+    """Read a product of matrices, of batches of them or not; one with a matrix that rotates pairs is that rotation."""
     flags = transposed(node)
     if flags is None:
         return None
@@ -305,13 +305,13 @@ def _transpose(known: Expressions, node: Node, inputs: list[Expr]) -> Expr | Non
 
 
 def _masked_fill(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    """MaskedFill(x, mask, value): as Select(mask, value, x)."""
+    """Read MaskedFill(x, mask, value) as Select(mask, value, x)."""
     x, mask, value = inputs[:3]
     return Expr("select", (mask, value, x), node=node)
 
 
 def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """Dense(x, weight, bias): the weight is transposed."""
+    """Read Dense(x, weight, bias): the weight is transposed."""
     x, weight, *bias = inputs[:3]
     given = [b for b in bias if b.op != "constant" or b.attributes["value"] is not None]
     if not given and (rotated := rotated_by(x, weight, True, node)) is not None:
@@ -320,7 +320,7 @@ def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _call(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """A layer that was called and not looked into: behind its arguments are weight and bias."""
+    """Read a layer that was called and not looked into: behind its arguments are weight and bias."""
     op = {"matmul": "linear", "conv2d": "conv2d"}.get(node.attributes.get("layer", ""))
     return None if op is None else Expr(op, tuple(inputs), node.attributes["settings"], node)
 

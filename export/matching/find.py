@@ -1,4 +1,4 @@
-"""Looking for the patterns of the table in a graph.
+"""Looks for the patterns of the table in a graph.
 
 What is found, and what of it may be replaced, is decided here for all engines.
 """
@@ -21,13 +21,15 @@ from ms_ascend_ops.definitions.inference import infer_shapes, infer_types
 
 __all__ = ["Found", "Place", "check_level", "find"]
 
-# Sizes go through these, besides arithmetic.
+# Sizes pass through these, besides arithmetic.
 _OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 
 @dataclass(eq=False)
 class Found:
-    """A place for a fused operator. `inputs` are the nodes to feed it, `outputs` those that its outputs replace.
+    """Describes a place for a fused operator.
+
+    `inputs` are the nodes to feed it, `outputs` those that its outputs replace.
 
     `moved` are reshapes and transposes that were applied to a later value, and are applied to an input now, by its
     position.
@@ -44,7 +46,7 @@ class Found:
 
 @dataclass(eq=False)
 class Place:
-    """A place that was recognised and must stay."""
+    """Describes a place that was recognised and must stay."""
 
     row: Row
     root: Node
@@ -52,7 +54,7 @@ class Place:
 
 
 def check_level(level: str, caller: str) -> str:
-    """The level, if it is one."""
+    """Check the level and return it."""
     if level not in LEVELS:
         raise ValueError(f"{caller}: level must be one of {', '.join(LEVELS)}, got {level!r}")
     return level
@@ -72,7 +74,7 @@ def find(
         for node in reversed(graph.nodes):
             if node.kind not in (INPUT, PARAMETER, CONSTANT):
                 search.at(node, rows)
-    # A place that only a conversion of its result keeps from being replaced may have been replaced without it.
+    # Where only a conversion of its result blocks a place, it may have been replaced without that conversion.
     left = [p for p in search.left[::-1] if not search.taken & {id(n) for n in (p.root, *_converted(p.root))}]
     return search.found[::-1], left
 
@@ -149,7 +151,9 @@ class _Search:
                     yield row, outcome
 
     def _inside(self, roots: Iterable[Node], leaves: set[int], boundary: dict[int, Node]) -> list[Node]:
-        """The nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to `boundary`."""
+        """Return the nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to
+        `boundary`.
+        """
         seen: set[int] = set()
         inside = []
         stack = list(roots)
@@ -190,7 +194,7 @@ class _Search:
 
 
 def _breaks_definition(fused: Fused) -> str:
-    """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
+    """Return why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
     signature = registry.signature(fused.op)
     if any(e.shape is None or not e.dtype for e in fused.inputs):
         return "the shape or the dtype of an input is not known"

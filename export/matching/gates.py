@@ -1,4 +1,4 @@
-"""Activations and what they gate: what they look like, and what is built there."""
+"""Recognises activations and what they gate, and builds the operators."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
 
 
 def _product(*factors: Pattern) -> Pattern:
-    """A product of three, in any order of multiplying."""
+    """Return the pattern of a product of three, in any order of multiplying."""
     a, b, c = factors
     return OneOf(*(Op("mul", Op("mul", *pair), third) for *pair, third in ((a, b, c), (a, c, b), (b, c, a))))
 
 
 def silu(x: Pattern) -> Pattern:
-    """SiLU: x * sigmoid(x)."""
+    """Return the pattern of SiLU: x * sigmoid(x)."""
     return OneOf(Op("silu", x, name="builtin"), Op("mul", x, Op("sigmoid", x)))
 
 
@@ -44,7 +44,7 @@ _ROOT = math.sqrt(2 / math.pi)
 
 
 def gelu(x: Pattern) -> Pattern:
-    """GELU, by tanh or by the error function."""
+    """Return the pattern of GELU, by tanh or by the error function."""
     cube = OneOf(Op("cube", x), Op("mul", x, Op("square", x)))
     polynomial = OneOf(
         Op("mul", Op("add", x, Op("mul", cube, Near(0.044715))), Near(_ROOT, 2e-4)),
@@ -64,7 +64,7 @@ def gelu(x: Pattern) -> Pattern:
 
 
 def any_gelu(x: Pattern) -> Pattern:
-    """GELU, or the operator that is there in its place already, as under `cpu_builtins`."""
+    """Return the pattern of GELU, or of the operator that is there in its place already, as under `cpu_builtins`."""
     return OneOf(gelu(x), Op("fused:gelu", x, name="builtin"))
 
 
@@ -79,7 +79,7 @@ def _note(approximate: str) -> str:
 
 
 def build_gelu(m: Match) -> Fused | Skip | None:
-    """`gelu`."""
+    """Build `gelu`."""
     approximate = _approximate(m)
     if approximate not in ("none", "tanh"):
         return None
@@ -102,13 +102,13 @@ GELU_OF_PRODUCT = any_gelu(_PRODUCT)
 
 
 def activations(x: Pattern) -> dict[str, Pattern]:
-    """The activations that an operator behind a convolution may have, by the names of its attribute."""
+    """Return the activations that an operator behind a convolution may have, by the names of its attribute."""
     plain = {name: Op(name, x) for name in ("relu", "relu6", "hard_swish")}
     return {**plain, "silu": silu(x), "none": x}
 
 
 def gated(activation: Callable[[Pattern], Pattern]) -> Pattern:
-    """activation(gate) * up."""
+    """Return the pattern of activation(gate) * up."""
     gate, up = Any("gate"), Any("up")
     return Op("mul", activation(gate), up)
 
@@ -134,14 +134,14 @@ def _halves(m: Match) -> dict[str, Object] | None:
 
 
 def build_silu_mul(m: Match) -> Fused | Skip | None:
-    """`silu_mul`, of gate and up in two tensors."""
+    """Build `silu_mul`, of gate and up in two tensors."""
     if not same_shape(m["gate"], m["up"]):
         return None
     return Fused("silu_mul", (m["gate"], m["up"]), {0: m.root}, exact=False)
 
 
 def build_swiglu(m: Match) -> Fused | Skip | None:
-    """`swiglu`, of gate and up in one tensor."""
+    """Build `swiglu`, of gate and up in one tensor."""
     arguments = _halves(m)
     if arguments is None:
         return None
@@ -150,12 +150,12 @@ def build_swiglu(m: Match) -> Fused | Skip | None:
 
 
 def build_swiglu_primitive(m: Match) -> Fused | Skip | None:
-    """`swiglu`, in the place of MindSpore's own."""
+    """Build `swiglu`, in the place of MindSpore's own."""
     return Fused("swiglu", (m["x"],), {0: m.root}, {"axis": m.root.attributes["axis"], "interleaved": False})
 
 
 def build_gelu_mul(m: Match) -> Fused | Skip | None:
-    """`gelu_mul`, of gate and up in two tensors."""
+    """Build `gelu_mul`, of gate and up in two tensors."""
     if not same_shape(m["gate"], m["up"]) or _approximate(m) not in ("none", "tanh"):
         return None
     approximate = _approximate(m)
@@ -164,7 +164,7 @@ def build_gelu_mul(m: Match) -> Fused | Skip | None:
 
 
 def build_geglu(m: Match) -> Fused | Skip | None:
-    """`geglu`, of gate and up in one tensor."""
+    """Build `geglu`, of gate and up in one tensor."""
     gate, up = m["gate"], m["up"]
     if gate.op != "half" or up.op != "half" or gate.inputs[0] is not up.inputs[0]:
         return None

@@ -1,4 +1,4 @@
-"""A linear layer and the activation behind it, if any: activation(x @ weight + bias), in one pass."""
+"""Recognises a linear layer and the activation behind it, if any: activation(x @ weight + bias), in one pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_linear(activation: Callable[[Match], str] | None) -> Callable[[Match],
 
 
 def _layer(m: Match, z: Expr) -> tuple[tuple[Expr, ...], bool] | None:
-    """x, weight and perhaps bias of a linear layer, and whether its weight is transposed."""
+    """Return x, weight and perhaps bias of a linear layer, and whether its weight is transposed."""
     reshaped = z.op == "reshape"
     if reshaped:
         z = z.inputs[0]

@@ -1,4 +1,4 @@
-"""The pattern language: a small algebra of expressions with names for what varies.
+"""Defines the pattern language: a small algebra of expressions with names for what varies.
 
     x, epsilon = Any("x"), Number("epsilon")
     rstd = Op("rsqrt", Op("add", Op("mean", Op("square", x), keep_dims=True), epsilon))
@@ -26,11 +26,11 @@ class Pattern(ABC):
 
     @abstractmethod
     def match(self, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
-        """Every way to read `expr` as this pattern, with what is bound already; each with the names bound then."""
+        """Yield every reading of `expr` as this pattern, with what is bound already; each with the names bound then."""
 
 
 def matches(pattern: Pattern, expr: Expr) -> Iterator[Bindings]:
-    """Every way to read `expr` as `pattern`."""
+    """Yield every reading of `expr` as `pattern`."""
     yield from pattern.match(expr, {})
 
 
@@ -44,7 +44,7 @@ def _bind(name: str, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
 
 
 class Any(Pattern):
-    """Any expression that is not a known number."""
+    """Matches any expression that is not a known number."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Any(Pattern):
 
 
 class Number(Pattern):
-    """A known number."""
+    """Matches a known number."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -66,7 +66,7 @@ class Number(Pattern):
 
 
 class Near(Pattern):
-    """A known number that is `value` to so many digits as people write: sqrt(2 / pi) may be 0.7978845."""
+    """Matches a known number that is `value` to so many digits as people write: sqrt(2 / pi) may be 0.7978845."""
 
     def __init__(self, value: float, tolerance: float = 2e-6) -> None:
         self.value, self.tolerance = value, tolerance
@@ -78,7 +78,7 @@ class Near(Pattern):
 
 
 class Op(Pattern):
-    """An operation of patterns. `where` gives values of its attributes, or tests of them; `name` binds the result."""
+    """Matches an operation. `where` gives values of its attributes, or tests of them; `name` binds the result."""
 
     def __init__(self, op: str, *inputs: Pattern, name: str = "", **where: Object) -> None:
         self.op, self.inputs, self.name, self.where = op, inputs, name, where
@@ -109,7 +109,7 @@ def _all(patterns: tuple[Pattern, ...], exprs: tuple[Expr, ...], bound: Bindings
 
 
 class OneOf(Pattern):
-    """Any of several patterns, tried in their order."""
+    """Matches any of several patterns, tried in their order."""
 
     def __init__(self, *choices: Pattern) -> None:
         self.choices = choices
@@ -120,7 +120,10 @@ class OneOf(Pattern):
 
 
 class Optional(Pattern):
-    """A pattern, or an operation of one input on it: a cast, say. `name` binds that operation where it is there."""
+    """Matches a pattern, or an operation of one input on it: a cast, say.
+
+    `name` binds that operation where it is there.
+    """
 
     def __init__(self, op: str, inner: Pattern, name: str = "") -> None:
         self.choices = (Op(op, inner, name=name), inner)
@@ -131,12 +134,12 @@ class Optional(Pattern):
 
 
 def cast(inner: Pattern, name: str = "") -> Pattern:
-    """A pattern, in another dtype or not."""
+    """Return the pattern in another dtype or not."""
     return Optional("cast", inner, name)
 
 
 def roots(pattern: Pattern) -> frozenset[str] | None:
-    """The operations that an expression of this pattern can be; None if it can be any."""
+    """Return the operations that an expression of this pattern can be; None if it can be any."""
     if isinstance(pattern, Op):
         return frozenset({pattern.op})
     if isinstance(pattern, (OneOf, Optional)):

@@ -1,4 +1,4 @@
-"""RMSNorm, LayerNorm and GroupNorm, by themselves and of a sum: what they look like, and what is built there."""
+"""Recognises RMSNorm, LayerNorm and GroupNorm, by themselves and of a sum, and builds the operators."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ __all__ = [
 
 
 def _rstd(x: Pattern) -> Pattern:
-    """1 / rms(x); `mean` is what is averaged."""
+    """Return the pattern of 1 / rms(x); `mean` is what is averaged."""
     squares = Op("square", x)
     mean = OneOf(Op("mean", squares, name="mean"), Op("mul", Op("sum", squares, name="mean"), Number("share")))
     return Op("rsqrt", Op("add", mean, Number("epsilon")))
 
 
 def _rms_unit(x: Pattern) -> Pattern:
-    """x / rms(x); `up` is the conversion to float32 in front."""
+    """Return the pattern of x / rms(x); `up` is the conversion to float32 in front."""
     x = cast(x, "up")
     return Op("mul", x, _rstd(x))
 
 
 def rms_norm(x: Pattern) -> Pattern:
-    """RMSNorm: x * rsqrt(mean(x^2) + epsilon) * gamma."""
+    """Return the pattern of RMSNorm: x * rsqrt(mean(x^2) + epsilon) * gamma."""
     gamma, one_plus = cast(Any("gamma")), Op("add", cast(Any("gamma")), Near(1.0), name="one_plus")
     unit = cast(_rms_unit(x), "down")
     return OneOf(
@@ -57,7 +57,7 @@ def rms_norm(x: Pattern) -> Pattern:
 
 
 def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
-    """epsilon and scheme of an RMSNorm, or why the fused operator cannot compute it."""
+    """Return epsilon and scheme of an RMSNorm, or why the fused operator cannot compute it."""
     x, gamma = m["x"], m["gamma"]
     if gamma.node is None:
         return None
@@ -88,7 +88,7 @@ def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
 
 
 def build_rms_norm(m: Match) -> Fused | Skip | None:
-    """`rms_norm`."""
+    """Build `rms_norm`."""
     arguments = _rms_arguments(m)
     if not isinstance(arguments, dict):
         return arguments
@@ -99,7 +99,7 @@ def build_rms_norm(m: Match) -> Fused | Skip | None:
 
 
 def build_add_rms_norm(m: Match) -> Fused | Skip | None:
-    """`add_rms_norm`, whose sum may be used on."""
+    """Build `add_rms_norm`, whose sum may be used on."""
     arguments = _rms_arguments(m)
     if not isinstance(arguments, dict):
         return arguments
@@ -111,11 +111,11 @@ def build_add_rms_norm(m: Match) -> Fused | Skip | None:
 
 
 def sum_of_two() -> Pattern:
-    """A sum, in front of a norm."""
+    """Return the pattern of a sum, in front of a norm."""
     return Op("add", Any("x1"), Any("x2"), name="x")
 
 
-# Norms that are almost one: recognised to say why they stay.
+# Norms that nearly match: recognised to report why they stay.
 ALMOST_RMS_NORM = OneOf(
     Op("mul", cast(Any("x")), Op("rsqrt", Op("mean", Op("square", cast(Any("y")))), name="no_epsilon")),
     Op("mul", cast(Any("x")), Op("rsqrt", Op("add", Op("mean", Op("square", cast(Any("y")))), Number("epsilon")))),
@@ -137,7 +137,7 @@ def why_no_rms_norm(m: Match) -> Skip | None:
 
 
 def _standardized(x: Pattern) -> Pattern:
-    """(x - mean(x)) * rsqrt(variance(x) + epsilon)."""
+    """Return the pattern of (x - mean(x)) * rsqrt(variance(x) + epsilon)."""
     centred = Op("sub", x, Op("mean", x, name="mean", keep_dims=True))
     squares = Op("square", centred)
     variance = OneOf(
@@ -149,7 +149,7 @@ def _standardized(x: Pattern) -> Pattern:
 
 
 def layer_norm(x: Pattern) -> Pattern:
-    """LayerNorm, the built-in or the formula."""
+    """Return the pattern of LayerNorm, the built-in or the formula."""
     unit = cast(_standardized(cast(x, "up")), "down")
     return OneOf(
         Op("layer_norm", x, Any("gamma"), Any("beta"), name="primitive"),
@@ -159,15 +159,15 @@ def layer_norm(x: Pattern) -> Pattern:
 
 
 def plain_layer_norm(x: Pattern) -> Pattern:
-    """The formula without a scale and a shift."""
+    """Return the pattern of the formula without a scale and a shift."""
     return Optional("cast", _standardized(cast(x, "up")), name="out")
 
 
 def build_plain_layer_norm(m: Match) -> Fused | Skip | None:
-    """`layer_norm` with ones and zeros."""
+    """Build `layer_norm` with ones and zeros."""
     x = m["x"]
     axes = _normalized_axes(m, x.shape)
-    # A whole tensor is one row: its scale and its shift would be as large as the tensor itself.
+    # The whole tensor would be one row: its scale and its shift would be as large as the tensor itself.
     if not axes or axes != set(range(-len(axes), 0)) or (x.shape and len(axes) > 1 and len(axes) == len(x.shape)):
         return None
     return _plain(m, len(axes), {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)
@@ -253,7 +253,7 @@ def build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
 
 
 def build_add_layer_norm(m: Match) -> Fused | Skip | None:
-    """`add_layer_norm`, whose sum may be used on."""
+    """Build `add_layer_norm`, whose sum may be used on."""
     arguments = _layer_arguments(m)
     if not isinstance(arguments, dict):
         return arguments
@@ -281,7 +281,7 @@ GROUP_NORM = OneOf(
 
 
 def group_arguments(m: Match) -> dict[str, Object] | Skip | None:
-    """Number of groups and epsilon of a GroupNorm."""
+    """Return the number of groups and the epsilon of a GroupNorm."""
     if "primitive" in m:
         found = m["primitive"].attributes
         return {"num_groups": found["groups"], "epsilon": typed(found["epsilon"])}

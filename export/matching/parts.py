@@ -54,7 +54,7 @@ def _item(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _strided_slice(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """StridedSlice(x, begin, end, strides, masks...) that cuts one axis: a half of it, or every other element."""
+    """Read StridedSlice(x, begin, end, strides, masks...) that cuts one axis: a half of it, or every other element."""
     x = inputs[0]
     begin, end, strides = (value_of(node, inputs, i, name) for i, name in ((1, "begin"), (2, "end"), (3, "strides")))
     masks = [
@@ -83,14 +83,14 @@ def _strided_slice(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _chosen(x: Expr, axis: int, index: Any, node: Node) -> Expr | None:
-    """`x[..., 0]` of an axis of two."""
+    """Read `x[..., 0]` of an axis of two."""
     if x.shape is None or x.shape[axis] != 2 or not isinstance(index, int) or isinstance(index, bool):
         return None
     return _pick(x, axis, index % 2, node) if -2 <= index <= 1 else None
 
 
 def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Expr | None:
-    """A slice of one axis, in the common form if it is a half or every other element."""
+    """Return a slice of one axis, in the common form if it is a half or every other element."""
     size = x.shape[axis] if x.shape else -1
     if size <= 0 or not all(isinstance(v, int) for v in (start, stop, step)):
         return None
@@ -118,7 +118,7 @@ def _pick(x: Expr, axis: int, index: int, node: Node) -> Expr:
 
 
 def _half(x: Expr, axis: int, which: str, node: Node) -> Expr:
-    """Half of a tensor; of two that were put together before, one of them."""
+    """Return a half of a tensor; of two that were put together before, one of them."""
     if x.op == "concat" and x.attributes["axis"] == axis and which in ("first", "second") and len(x.inputs) == 2:
         first, second = x.inputs
         if first.shape and second.shape and first.shape[axis] == second.shape[axis] > 0:
@@ -127,14 +127,14 @@ def _half(x: Expr, axis: int, which: str, node: Node) -> Expr:
 
 
 def _new_axis(x: Expr, index: tuple[Any, ...], node: Node) -> Expr | None:
-    """`x[:, :, None]`: an axis of one element, and all of the others."""
+    """Read `x[:, :, None]`: an axis of one element, and all of the others."""
     if sum(i is None for i in index) != 1 or any(i is not None and i != slice(None) for i in index):
         return None
     return Expr("expand_dims", (x,), {"to": index.index(None)}, node)
 
 
 def _getitem(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """`x[index]` in Python, as the watched run of a cell sees it."""
+    """Read `x[index]` in Python, as the watched run of a cell sees it."""
     x, index = inputs[0], node.attributes["index"]
     index = index if isinstance(index, tuple) else (index,)
     if index == (Ellipsis, None):
@@ -157,14 +157,14 @@ def _getitem(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _slice(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """SliceExt(x, dim, start, end, step)."""
+    """Read SliceExt(x, dim, start, end, step)."""
     axis = from_end(value_of(node, inputs, 1, "dim"), rank_of(inputs[0]))
     start, stop, step = (value_of(node, inputs, i, "", d) for i, d in ((2, 0), (3, None), (4, 1)))
     return None if axis is None else cut(inputs[0], axis, start, stop, step, node)
 
 
 def _joined(op: str) -> _Build:
-    """Concat and Stack, with their tensors in a tuple or one by one."""
+    """Read Concat and Stack, with their tensors in a tuple or one by one."""
 
     def build(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
         if inputs[0].op == "tuple":
@@ -189,7 +189,7 @@ def _tuple(_: object, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _through(_: object, node: Node, inputs: list[Expr]) -> Expr:
-    """The value itself, with something that only the order of execution needs."""
+    """Return the value itself of an operator whose further input only fixes the order of execution."""
     return inputs[0]
 
 
@@ -199,13 +199,13 @@ def _tile(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _repeat(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
-    """RepeatInterleaveInt(x, repeats, dim): each element several times, one after the other."""
+    """Read RepeatInterleaveInt(x, repeats, dim): each element several times, one after the other."""
     axis = from_end(value_of(node, inputs, 2, "dim"), rank_of(inputs[0]))
     return Expr("repeat", (inputs[0],), {"axis": axis, "count": value_of(node, inputs, 1, "repeats")}, node)
 
 
 def with_kept_axis(x: Expr, made: Expr) -> Expr:
-    """A last axis of one element behind a reduction of the last axis: the reduction that keeps it.
+    """Return, for a last axis of one element behind a reduction of the last axis, the reduction that keeps it.
 
     What happens to every element on the way is done behind that.
     """

@@ -1,4 +1,4 @@
-"""The places where a fused operator belongs, as a table.
+"""Lists the places where a fused operator belongs in a table.
 
 One row per pattern: its name, what it looks like, what is built there, and at which level. All engines use this table,
 and a new pattern is a new row. Rows stand in the order in which they are tried: what covers more comes first.
@@ -97,7 +97,7 @@ PATTERNS: tuple[Row, ...] = tuple(_rows())
 
 
 def _itself(m: Match) -> Fused:
-    """The operator that is there."""
+    """Build the operator that is there."""
     return Fused(m.root.op.removeprefix("fused:"), m.root.inputs, {0: m.root}, dict(m.root.attributes))
 
 

@@ -1,4 +1,4 @@
-"""Rotary position embedding, x * cos + rotated(x) * sin: what it looks like, and what is built there."""
+"""Recognises rotary position embedding, x * cos + rotated(x) * sin, and builds the operator."""
 
 from __future__ import annotations
 
@@ -111,20 +111,20 @@ def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, 
         return ("SND", (cos.inputs[0], sin.inputs[0])) if packed else ("", (cos, sin))
     if len(shape) == 2:
         return "BNSD", (cos, sin)
-    # The axis of the sequence is the one where the tables follow x, besides that of the angles.
+    # The axis of the sequence is where the tables follow x, besides the axis of the angles.
     table = (1,) * (4 - len(shape)) + shape
     if len(shape) == 4 and table[1] == 1 != table[2]:
         return "BNSD", (cos, sin)
     if table[2] == 1 and inner is not None and len(inner) in (2, 3) and cos.attributes["to"] in (2, -2, len(inner) - 1):
         return "BSND", (cos.inputs[0], sin.inputs[0])
-    # One position, as in decoding: the tables do not tell, but x does.
+    # With one position, as in decoding, the tables do not tell the axis, but x does.
     if len(shape) == 4 and table[1] == table[2] == x[2] == 1:
         return "BNSD", (cos, sin)
     return "", (cos, sin)
 
 
 def build_rotary(m: Match) -> Fused | Skip | None:
-    """`rotary_embedding`."""
+    """Build `rotary_embedding`."""
     x, cos, sin = m["x"], m["cos"], m["sin"]
     if x.shape is None or len(x.shape) not in (3, 4):
         return Skip("the operator takes queries and keys of three or four dims") if x.shape else None

@@ -1,4 +1,4 @@
-"""Matrices whose product rotates pairs of elements by a right angle, as rotary embedding does with some."""
+"""Recognises matrices whose product rotates pairs of elements by a right angle, as rotary embedding does with some."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BACK = " back"
 
 
 def rotated_by(x: Expr, matrix: Expr, transposed: bool, node: Node) -> Expr | None:
-    """The product with a matrix that rotates pairs of x, or rotates them back; None with any other."""
+    """Read the product with a matrix that rotates pairs of x, or rotates them back; None with any other."""
     while matrix.inputs:
         if matrix.op == "transpose" and _swaps_last(matrix.attributes["order"]):
             transposed = not transposed
@@ -68,7 +68,7 @@ def rotated_pairs(values: Any) -> str:
 
 
 def rotation_matrix(rotation: str, size: int) -> Any:
-    """The matrix of which `rotated_pairs` says this."""
+    """Return the matrix of which `rotated_pairs` says this."""
     quarter, identity = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
     if rotation.endswith(_BACK):
         quarter = -quarter

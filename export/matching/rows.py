@@ -36,17 +36,20 @@ class Mask:
     negative: bool = False  # of numbers: the scores less them are taken
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the mask that is made of an input of this shape."""
+        """Return the shape of the mask that is made of an input of this shape."""
         return (1,) * (self.rank - len(shape)) + shape
 
     def dtype(self, dtype: str) -> str:
-        """The dtype of the mask that is made of an input of this dtype."""
+        """Return the dtype of the mask that is made of an input of this dtype."""
         return dtype if self.hidden is None else "float32"
 
 
 @dataclass(frozen=True)
 class Fused:
-    """An operator of this package in place of a part of a network. `outputs` says which values its outputs replace."""
+    """Puts an operator of this package in place of a part of a network.
+
+    `outputs` says which values its outputs replace.
+    """
 
     op: str
     inputs: tuple[Expr, ...]  # the last ones may be left out where they are optional
@@ -64,7 +67,7 @@ class Fused:
     lifted: bool = False  # all but masks get an axis of one element in front, and the one result loses it
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
-        """Shapes and dtypes of what the operator takes; of all inputs they must be known."""
+        """Return shapes and dtypes of what the operator takes; of all inputs they must be known."""
         shapes = [e.shape or () for e in self.inputs]
         dtypes = [e.dtype for e in self.inputs]
         for place in self.lifts():
@@ -76,17 +79,17 @@ class Fused:
         return shapes, dtypes
 
     def lifts(self) -> list[int]:
-        """The inputs that get an axis in front."""
+        """Return the inputs that get an axis in front."""
         return [place for place in range(len(self.inputs)) if self.lifted and place not in self.masks]
 
     def call(self, texts: Sequence[str]) -> str:
-        """The call of the Python function, from the texts of the inputs."""
+        """Return the call of the Python function, from the texts of the inputs."""
         keywords = self.attributes if self.keywords is None else self.keywords
         arguments = [*self._arguments(texts), *(f"{name}={value!r}" for name, value in keywords.items())]
         return f"fused.{self.op}({', '.join(arguments)})"
 
     def result(self, text: str, index: int) -> str:
-        """One result, where `text` is what the Python function has returned."""
+        """Return one result, where `text` is what the Python function has returned."""
         one = f"{text}[{index}]" if self.has_several else text
         return f"{one}.squeeze(0)" if self.lifted else one
 
@@ -96,15 +99,18 @@ class Fused:
         return len(registry.signature(self.op).outputs) > 1
 
     def _arguments(self, texts: Sequence[str]) -> list[str]:
-        """The tensors that the Python function is given; those that are filled with a number are its defaults."""
+        """Return the tensors that the Python function is given.
+
+        Those that are filled with a number are its defaults.
+        """
         given = list(texts)
         for place in self.lifts():
             given[place] += ".expand_dims(0)"
         for place, mask in self.masks.items():
             given[place] = f"-{given[place]}" if mask.negative else given[place]
             if mask.hidden is None:
-                # Its gradient takes all scores, slower than by other operators: where one is needed, it shall be
-                # missing when the network is compared with itself.
+                # Its gradient takes all scores and is slower than with other operators. Stop it: where one is needed,
+                # the comparison of the network with itself finds it missing.
                 given[place] = f"mindspore.ops.stop_gradient({given[place]})"
             elif mask.hidden:
                 given[place] += ".logical_not()"  # True is a key that is seen
@@ -116,7 +122,7 @@ class Fused:
 
 @dataclass(frozen=True)
 class Skip:
-    """The place is of the pattern's kind, and must stay as it is."""
+    """Says that the place is of the pattern's kind, and must stay as it is."""
 
     reason: str
 
@@ -128,12 +134,17 @@ def typed(value: float) -> float:
 
 
 def same_shape(a: Expr, b: Expr) -> bool:
-    """Known to be the same; a dim that is unknown in both counts as the same where the other dims agree."""
+    """Return whether shapes are known to be the same.
+
+    A dim that is unknown in both counts as the same where the others agree.
+    """
     return bool(a.shape == b.shape)
 
 
 class Match:
-    """A place that a pattern fits: its expressions by their names in the pattern, and the value that it gives."""
+    """Describes a place that a pattern fits: its expressions by their names in the pattern, and the value that
+    it gives.
+    """
 
     def __init__(self, root: Expr, bound: Bindings, sizes: Callable[[], Sizes]) -> None:
         self.root = root
@@ -147,7 +158,7 @@ class Match:
         return self._bound[name]
 
     def number(self, name: str) -> float:
-        """A bound number."""
+        """Return a bound number."""
         value = number(self._bound[name])
         assert value is not None
         return typed(value)
@@ -155,7 +166,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Row:
-    """One pattern. `build` says what goes there, why nothing may, or None if this is something else after all."""
+    """Describes one pattern.
+
+    `build` says what goes there, why nothing may, or None if this is something else after all.
+    """
 
     name: str
     op: str

@@ -28,7 +28,7 @@ def factor(product: Expr) -> tuple[Expr, float] | None:
 
 
 def _known(expr: Expr) -> float | None:
-    """A known number, also one that is converted."""
+    """Return the value of a known number, also of one that is converted."""
     while expr.op == "cast":
         expr = expr.inputs[0]
     value = number(expr)
@@ -53,7 +53,7 @@ class Scores:
 def _scores(  # noqa: PLR0912
     expr: Expr, scale: float = 1.0, passed: tuple[Expr, ...] = ()
 ) -> Iterator[Scores | Skip]:
-    """Every way to read what a softmax takes as scaled and masked scores."""
+    """Yield every reading of what a softmax takes as scaled and masked scores."""
     if expr.op == "matmul":
         yield Scores(expr, scale, passed=passed)
     elif expr.op == "cast" and expr.inputs[0].dtype in HALF:
@@ -99,7 +99,7 @@ def _masked(
 
 
 def probabilities(expr: Expr) -> Iterator[Scores | Skip]:
-    """Every way to read an operand of the second product as probabilities of scores."""
+    """Yield every reading of an operand of the second product as probabilities of scores."""
     passed: tuple[Expr, ...] = ()
     while expr.op in ("cast", "reshape", "dropout"):
         if expr.op == "dropout":

@@ -1,1 +1,1 @@
-"""Networks of MindNLP: PyTorch's modules on MindSpore, by `mindtorch`."""
+"""Optimizes networks of MindNLP: PyTorch's modules on MindSpore, by `mindtorch`."""

@@ -1,4 +1,4 @@
-"""Attention of networks of MindNLP, registered where transformers has a place for one."""
+"""Registers attention of networks of MindNLP where transformers has a place for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`optimize` for networks of MindNLP.
+"""Provides `optimize` for networks of MindNLP.
 
 A module whose whole `forward` is found gets another one, for the inputs that it was seen with; so does a function that
 a `forward` calls, for that module alone. Attention goes through the place that transformers has for it.
@@ -105,7 +105,7 @@ def _substitute(network: Any, calls: Sequence[Any], patterns: Sequence[Row], rep
         for call in calls:
             _run(network, call)
     modules = {id(module): (path, module) for path, module in network.named_modules()}
-    # From the inside: what holds such a module is replaced if it is more than that.
+    # Go from the inside outwards: a module around a replaced one is replaced if it is more than that.
     for (key, function), frame in sorted(recording.frames.items(), key=lambda one: -len(one[1].path)):
         path, module = modules[key]
         _replace(module, path, function, frame, patterns, report)
@@ -153,7 +153,7 @@ def _gradients(network: Any, call: Any) -> list[Any]:
 
 
 def _difference(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> Difference:
-    """The largest; values below 1 % of the largest of all count as if they had that size."""
+    """Return the largest difference; values below 1 % of the largest of all count as if they had that size."""
     pairs = list(zip((x for one in before for x in one), (x for one in after for x in one), strict=True))
     least = max((float(np.abs(a).max(initial=0.0)) for a, _ in pairs), default=0.0) / 100 or 1.0
     absolute = relative = 0.0
@@ -179,7 +179,7 @@ class _Writer(Writer):
         return bool(owner.requires_grad)
 
     def cast(self, text: str, dtype: str) -> str:
-        """A conversion."""
+        """Write a conversion."""
         return f"{text}.to(mindspore.{dtype})"
 
     def _write_other(self, node: Node) -> str:
@@ -194,7 +194,7 @@ def _replace(module: Any, path: str, function: str, frame: Frame, patterns: Sequ
     """Give a module another forward, if there is one with operators."""
     if "forward" in vars(module) and not function:
         return
-    # A function of PyTorch's has no place for a condition on training.
+    # A PyTorch function has no place for a condition on training.
     found, _ = find(frame.graph, [row for row in patterns if not row.evaluation], report.level)
     inner = {entry.pattern for entry in report.replaced if entry.place.startswith(f"{path}.")}
     if not function and {one.row.name for one in found} <= inner:
@@ -223,7 +223,10 @@ def _whole(frame: Frame, found: Found) -> bool:
 
 
 def _written(module: Any, frame: Frame, found: Sequence[Found]) -> Callable[..., Any]:
-    """The function of a frame with the operators in it; the stock one for other inputs than those that were seen."""
+    """Write the function of a frame with the operators in it.
+
+    The stock one for other inputs than those that were seen.
+    """
     if any(one.fused.masks or one.fused.lifted or one.fused.cast or one.moved for one in found):
         raise NotPortableError("it is left to the engines of MindSpore's cells")
     seen: Any = frame
@@ -280,7 +283,7 @@ def _conditions_of(name: str, value: Any) -> Iterator[str]:
 
 
 class _Placed:
-    """The operators, with results on the device of the first input, which mindtorch wants to know."""
+    """Calls the operators, with results on the device of the first input, which mindtorch wants to know."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return _placed(name)
@@ -300,7 +303,7 @@ def _placed(name: str) -> Callable[..., Any]:
 
 
 def _calling(module: Any, name: str, fused: Callable[..., Any]) -> FunctionType:
-    """The forward of a module, in which a name stands for another function."""
+    """Return the forward of a module, in which a name stands for another function."""
     own = vars(module).get("forward")
     stock: FunctionType = own.__func__ if own is not None else inspect.unwrap(type(module).forward)
     names = {**stock.__globals__, name: fused}

@@ -23,7 +23,7 @@ from ms_ascend_ops.mindspore_versions import dtype_name
 
 __all__ = ["Frame", "Recording", "functions_of", "recorded", "tensors_of"]
 
-# Names of the dispatcher that PyTorch's functions do not have.
+# Dispatcher names that no PyTorch function has.
 _NAMES = {
     "cast": "to",
     "concat": "cat",
@@ -44,7 +44,7 @@ class _Call:
 
 
 class Frame(Reader):
-    """One call of a module, or of a function: what was computed in it. Also what `emit` writes a construct from."""
+    """Records one call of a module or function: what was computed in it. `emit` writes a construct from it, too."""
 
     def __init__(
         self, owner: Any, path: str, function: FunctionType, bound: Mapping[str, Any], names: Mapping[int, str]
@@ -60,7 +60,7 @@ class Frame(Reader):
 
     @property
     def graph(self) -> Graph:
-        """All of it."""
+        """Return the graph of all of it."""
         return Graph(self.nodes, list(_leaves(self.result)))
 
     def _enter(self, value: Any, name: str) -> None:
@@ -174,7 +174,7 @@ def _leaves(value: Any) -> Iterator[Node]:
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """All tensors in a structure."""
+    """Yield all tensors in a structure."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (tuple, list, Mapping)):
@@ -188,7 +188,7 @@ def is_small(module: Any) -> bool:
 
 
 def functions_of(forward: FunctionType) -> dict[str, FunctionType]:
-    """The functions of its own file, or one beside it, that a `forward` calls by name."""
+    """Return the functions of its own file, or one beside it, that a `forward` calls by name."""
     package = forward.__module__.rpartition(".")[0]
     names = {name: forward.__globals__.get(name) for name in forward.__code__.co_names}
     return {
@@ -199,7 +199,7 @@ def functions_of(forward: FunctionType) -> dict[str, FunctionType]:
 
 
 class Recording:
-    """The frames of a run, the first of each module and each of its functions."""
+    """Holds the frames of a run, the first of each module and each of its functions."""
 
     def __init__(self, network: Any) -> None:
         self.frames: dict[tuple[int, str], Frame] = {}
@@ -211,7 +211,7 @@ class Recording:
         self._paused = 0
 
     def _seen_by(self) -> Iterator[Frame]:
-        """The frames that look into what runs now."""
+        """Yield the frames that look into what runs now."""
         for owner, frame in reversed(self._stack):
             if frame is not None:
                 yield frame
@@ -273,11 +273,11 @@ class Recording:
 
 
 class _Dispatched(tuple):  # type: ignore[type-arg]
-    """The dispatcher returns this: a result and its device."""
+    """Holds what the dispatcher returns: a result and its device."""
 
 
 def _bound(function: FunctionType, args: Any, kwargs: Any, owner: Any) -> dict[str, Any] | None:
-    """The arguments by name; None where more are given than have a name."""
+    """Return the arguments by name; None where more are given than have a name."""
     signature = inspect.signature(function)
     others = [name for name, p in signature.parameters.items() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     try:

@@ -1,4 +1,4 @@
-"""Queries, keys and values of an attention layer as one product of matrices in a MindIR (level O3).
+"""Joins queries, keys and values of an attention layer to one product of matrices in a MindIR (level O3).
 
     x @ q.T, x @ k.T, x @ v.T, each split into heads  ->  x @ [q; k; v].T, split into heads, then into the three
 
@@ -31,7 +31,7 @@ _ROTARY, _QKV_ROTARY = "rotary_embedding", "qkv_rotary_embedding"
 
 @dataclass(frozen=True, eq=False)
 class _Heads:
-    """A linear layer, and the reshape and transpose that make heads of its features."""
+    """Describes a linear layer, and the reshape and transpose that make heads of its features."""
 
     layer: Linear
     reshape: Node
@@ -50,7 +50,9 @@ class _Heads:
 
 @dataclass(frozen=True, eq=False)
 class _Rotated:
-    """Queries, keys and values, the places of the rotary embeddings of the first two, and one operator for all."""
+    """Describes queries, keys and values, the places of the rotary embeddings of the first two, and one
+    operator for all.
+    """
 
     group: list[_Heads]
     places: list[Found]
@@ -103,7 +105,7 @@ def pack_heads(graph: MindIRGraph, found: Iterable[Found] = ()) -> tuple[list[En
 
 
 def _heads(node: Node) -> int | None:
-    """Features of a head, if a node is the transpose that puts heads in front of the sequence."""
+    """Return the number of features of a head, if a node is the transpose that puts heads in front of the sequence."""
     if permutation(node) != _BEHIND:
         return None
     reshape = node.inputs[0]
@@ -142,7 +144,7 @@ def _alike(a: _Heads, b: _Heads) -> bool:
 
 
 def _rotated(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counter[int]) -> _Rotated | None:
-    """The members as queries, keys and values, if one operator can do what is done with their heads."""
+    """Return the members as queries, keys and values, if one operator can do what is done with their heads."""
     rotated = [heads for heads in group if id(heads.transpose) in embeddings]
     plain = [heads for heads in group if id(heads.transpose) not in embeddings]
     if len(rotated) != 2 or len(plain) != 1:
@@ -173,14 +175,17 @@ def _only_in(item: Found, node: Node, users: Counter[int]) -> bool:
 
 
 def _tables(one: Found, other: Found) -> list[Node]:
-    """The tables that two rotary embeddings of heads in front of the sequence have in common; none, if they differ."""
+    """Return the tables that two rotary embeddings of heads in front of the sequence have in common.
+
+    None, if they differ.
+    """
     tables = [table for table in map(_table, one.inputs[1:]) if table is not None]
     same = one.fused.attributes == other.fused.attributes and one.fused.attributes["seq_axis"] == 2
     return tables if same and tables == [_table(node) for node in other.inputs[1:]] else []
 
 
 def _table(node: Node) -> Node | None:
-    """The table of a rotary embedding without the axis of heads."""
+    """Return the table of a rotary embedding without the axis of heads."""
     if len(node.shape or ()) == 2:
         return node
     if not node.inputs or len(node.inputs[0].shape or ()) != 3:
@@ -258,7 +263,7 @@ def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, rotated: _
 
 
 def _copy(node: Node, name: str, axis: int, size: int) -> NodeProto:
-    """A node like another, with a name of its own and another size of one axis."""
+    """Return a node like another, with a name of its own and another size of one axis."""
     made = NodeProto()
     made.CopyFrom(node.origin)
     made.name = made.output[0] = name
@@ -271,7 +276,7 @@ def _constant(name: str) -> NodeProto:
 
 
 def _new_target(graph: MindIRGraph, reshape: Node, total: int, prefix: str) -> tuple[list[NodeProto], str]:
-    """The target of a reshape with another number of heads: new nodes, and the name of the value."""
+    """Return the target of a reshape with another number of heads: new nodes, and the name of the value."""
     target = reshape.inputs[1]
     if (_target(reshape) or ())[2] == -1:
         return [], target.origin.output[0]

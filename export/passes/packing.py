@@ -1,4 +1,4 @@
-"""Two linear layers of one input whose results gate each other, as one product of matrices in a MindIR (level O3).
+"""Joins two linear layers of one input whose results gate each other to one product of matrices in a MindIR (level O3).
 
     silu(x @ gate.T) * (x @ up.T)  ->  swiglu(x @ [gate; up].T)
 
@@ -18,7 +18,7 @@ from ms_ascend_ops.export.matching.find import Found
 
 __all__ = ["PACKED_OPS", "Linear", "Packed", "Uses", "join", "linear_layer", "pack", "set_dim"]
 
-# The first takes gate and up, the second both in one tensor, with its attributes.
+# The first operator takes gate and up, the second one tensor that holds both, with its attributes.
 PACKED_OPS = {
     "silu_mul": ("swiglu", {"axis": -1, "interleaved": False}),
     "gelu_mul": ("geglu", {"axis": -1, "activate_left": True}),
@@ -27,7 +27,7 @@ PACKED_OPS = {
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """[reshape of] a product with a transposed weight that the graph holds as a parameter."""
+    """Describes [reshape of] a product with a transposed weight that the graph holds as a parameter."""
 
     product: Node
     load: Node
@@ -37,7 +37,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A place where gate and up come from one product now."""
+    """Describes a place where gate and up come from one product now."""
 
     product: Node
     reshape: Node | None
@@ -45,7 +45,7 @@ class Packed:
 
 
 class Uses:
-    """Who uses what, in all graphs of a file."""
+    """Says which nodes use what, in all graphs of a file."""
 
     def __init__(self, model: ModelProto) -> None:
         kinds = {p.name: p.op_type for p in model.primitives}
@@ -91,14 +91,14 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
 
 
 def _with_its_reshape(layer: Linear | None, moved: Node | None) -> Linear | None:
-    """The layer with the reshape that stood behind its activation."""
+    """Return the layer with the reshape that stood behind its activation."""
     if moved is None or layer is None:
         return layer
     return replace(layer, reshape=moved) if moved.kind == "Reshape" and layer.reshape is None else None
 
 
 def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, users: Counter[int]) -> Linear | None:
-    """The layer whose result a node is, if its weight has no other use and its result has one user."""
+    """Return the layer whose result a node is, if its weight has no other use and its result has one user."""
     reshape = None
     if node.kind == "Reshape":
         reshape, node = node, node.inputs[0]

@@ -1,4 +1,4 @@
-"""Products of matrices that take their operands as they lie.
+"""Rewrites products of matrices to take their operands as they lie.
 
     query @ key.swapaxes(2, 3)  ->  BatchMatMul(query, key, transpose_b=True)
 
@@ -125,7 +125,7 @@ def group_heads(graph: MindIRGraph) -> list[Entry]:
 
 
 def _repeated(node: Node, sizes: Sizes) -> Node | None:
-    """Heads (batch, heads, length, features) that a node holds several times, each time one behind the other."""
+    """Read heads (batch, heads, length, features) that a node holds several times, each time one behind the other."""
     spread = node.inputs[0] if node.kind == "Reshape" and node.inputs else node
     single = spread.inputs[0] if spread.kind in ("BroadcastTo", "Tile") and spread.inputs else spread
     if single is spread or single.kind not in ("ExpandDims", "Reshape") or not single.inputs:
@@ -167,7 +167,7 @@ def _behind_transposes(graph: MindIRGraph, node: Node, turn: bool) -> tuple[Node
 
 
 def _reshape(graph: MindIRGraph, like: Node, source: str, name: str, target: tuple[int, ...]) -> list[NodeProto]:
-    """A reshape with its target."""
+    """Make a reshape with its target."""
     return with_numbers(graph, like, "Reshape", source, name, target, target)
 
 
@@ -180,7 +180,7 @@ def with_numbers(
     numbers: Sequence[int],
     shape: Sequence[int] | None = None,
 ) -> list[NodeProto]:
-    """An operator of a value and a tuple of numbers, and that tuple; `shape` as of `_operator`."""
+    """Make an operator of a value and a tuple of numbers, and that tuple; `shape` as of `_operator`."""
     constant = graph.numbers(numbers)
     return [constant, _operator(graph, like, kind, [source, constant.name], name, shape)]
 
@@ -188,7 +188,7 @@ def with_numbers(
 def _operator(
     graph: MindIRGraph, like: Node, kind: str, inputs: Sequence[str], name: str, shape: Sequence[int] | None
 ) -> NodeProto:
-    """An operator with a result of this shape, of that of `like` for None; otherwise in the place of that."""
+    """Make an operator with a result of this shape, of that of `like` for None; otherwise in the place of that."""
     old = like.origin
     made = NodeProto(
         op_type=f"REF::{graph.by_type(kind, function=True)}",

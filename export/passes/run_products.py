@@ -1,4 +1,4 @@
-"""Products that stand between fused operators become `matmul` of this package, so that the run goes on.
+"""Replaces products that stand between fused operators by `matmul` of this package, so that the run goes on.
 
     RMSNorm -> Reshape -> MatMul -> Reshape -> rotary embedding
 

@@ -57,7 +57,7 @@ def tidy(model: ModelProto) -> None:
 
 
 def _apply(model: ModelProto, changes: Iterable[Callable[[MindIRGraph], list[Entry]]]) -> list[Entry]:
-    """Each sees the graphs as the one before has left them."""
+    """Apply the changes in order; each sees the graphs as the one before has left them."""
     return [entry for change in changes for graph in graphs_of(model) for entry in change(graph)]
 
 
@@ -138,7 +138,7 @@ def _fold_slices(graph: MindIRGraph) -> list[Entry]:
 
 
 def _tensor(node: Node) -> TensorProto | None:
-    """The one tensor that a constant is, with its values."""
+    """Return the one tensor that a constant is, with its values."""
     if node.kind != CONSTANT or not isinstance(node.origin, NodeProto) or len(node.origin.attribute) != 1:
         return None
     value = node.origin.attribute[0]
@@ -150,7 +150,7 @@ def _tensor(node: Node) -> TensorProto | None:
 
 
 def _part(tensor: TensorProto, index: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
-    """The bytes of a part, as elements without a meaning."""
+    """Return the bytes of a part, as elements without a meaning."""
     itemsize = len(tensor.raw_data) // prod(tensor.dims)
     whole = np.frombuffer(tensor.raw_data, f"V{itemsize}").reshape(tuple(tensor.dims))
     try:
@@ -161,7 +161,7 @@ def _part(tensor: TensorProto, index: tuple[Any, ...]) -> np.ndarray[Any, Any] |
 
 
 def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> NodeProto:
-    """The part under the name of the slice."""
+    """Return the part under the name of the slice."""
     made = NodeProto(op_type="Constant", name=name_of(node), output=[name_of(node)])
     value = made.attribute.add(name="value", type=AttributeProto.TENSORS)
     value.tensors.add(dims=part.shape, data_type=tensor.data_type, name=tensor.name, raw_data=part.tobytes())

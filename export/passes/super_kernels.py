@@ -51,7 +51,7 @@ def group_kernels(model: ModelProto) -> int:
 
 @dataclass
 class _Run:
-    """Steps, and the nodes that are gone where it stands; nodes by their id."""
+    """Holds steps, and the nodes that are gone where the run stands; nodes by their id."""
 
     steps: list[Step] = field(default_factory=list)
     kernels: list[Node] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Run:
 
 
 class _Grouping:
-    """The runs of one graph."""
+    """Groups the nodes of one graph into runs."""
 
     def __init__(self, graph: MindIRGraph, fused: Mapping[str, _Fused]) -> None:
         self.graph = graph
@@ -118,7 +118,7 @@ class _Grouping:
         self.now = _Run()
 
     def _writes(self, node: Node) -> Sequence[int]:
-        """The inputs that a node may write."""
+        """Return the inputs that a node may write."""
         if id(node) in self.fused:
             signature, attributes = self.fused[id(node)]
             return [i for i, tensor in enumerate(signature.given(attributes)) if tensor.name in signature.writes]
@@ -202,7 +202,7 @@ class _Grouping:
         return True
 
     def _value(self, source: Node) -> Value:
-        """The tensor of the run that a node is; a view from outside becomes a step where it is used."""
+        """Return the tensor of the run that a node is; a view from outside becomes a step where it is used."""
         known = self.now.tensors.get(id(source))
         if known is not None:
             return known
@@ -263,7 +263,7 @@ class _Grouping:
         return dims
 
     def _dims(self, node: Node) -> list[Any] | None:
-        """The target of a Reshape: numbers, and dims of values that the run can have."""
+        """Return the target of a Reshape: numbers, and dims of values that the run can have."""
         if node.kind == CONSTANT:
             values = node.value.tolist() if isinstance(node.value, np.ndarray) and node.value.ndim == 1 else node.value
             whole = isinstance(values, (tuple, list)) and all(type(v) is int and v >= -1 for v in values)
@@ -293,7 +293,7 @@ class _Grouping:
         return inside or (source not in self.now and id(source) not in self.now.needs)
 
     def _in_front(self, source: Node) -> None:
-        """An order in front of the run: the last one, as they are a chain."""
+        """Order the run after `source`, unless it is ordered already: the orders are a chain, so the last one does."""
         if source not in self.now:
             self.now.base = source
 
@@ -353,14 +353,14 @@ class _Grouping:
             for place, name in enumerate(proto.input):
                 if name in renamed:
                     proto.input[place] = renamed[name]
-        # The copies are made before the field is emptied.
+        # Copy before the field is emptied.
         kept = [NodeProto.FromString(proto.SerializeToString()) for proto in kept]
         del self.graph.proto.node[:]
         self.graph.proto.node.extend(kept)
         self.graph.put(made)
 
     def _demanded(self) -> set[int]:
-        """The nodes that somebody outside of their run needs."""
+        """Return the nodes that somebody outside of their run needs."""
         of = {key: run for run in self.runs for key in (*run.tensors, *run.states, *run.tuples, *run.behind)}
         early = {id(node) for run in self.runs for node in run.early}
         demanded: set[int] = set()
@@ -454,7 +454,7 @@ class _Grouping:
 
 
 def _memory(node: Node) -> Node:
-    """The parameter, the input or the node in whose memory a tensor lies."""
+    """Return the parameter, the input or the node in whose memory a tensor lies."""
     while node.kind in ("Load", "Depend", "Reshape", "ExpandDims", "Cast") and node.inputs:
         node = node.inputs[0]
     return node

@@ -1,4 +1,4 @@
-"""Functionalization: views and writes in place become operators that nothing has to order.
+"""Functionalizes: views and writes in place become operators that nothing has to order.
 
     keys = mint.transpose(keys, 1, 2)
     scores += mask
@@ -31,7 +31,7 @@ _APART = {
     "InplaceMaskedFillTensor": ("MaskedFill", 3),
     "InplaceMaskedFillScalar": ("MaskedFillScalar", 3),
 }
-# These hand on the memory that they get, with one input for that.
+# Operators with one input that return its memory.
 _SAME_MEMORY = frozenset(("Reshape", "ExpandDims", "TransposeExtView", "Squeeze"))
 
 
@@ -43,7 +43,7 @@ def write_apart(graph: MindIRGraph) -> list[Entry]:
         if id(node) in order:
             users.subtract(id(i) for i in node.inputs[1:])
     apart = {name_of(n): n for n in graph.graph.nodes if n.kind in _APART and _is_apart(graph, n, users)}
-    # What else writes the memory might do so before a read that has no order then.
+    # Other writes to the memory might come before a read that has no order then.
     written = {name: graph.writers_of(node) for name, node in apart.items()}
     apart = {name: node for name, node in apart.items() if (by := written[name]) is not None and by <= set(apart)}
     if not apart:
@@ -102,7 +102,7 @@ def functionalize(graph: MindIRGraph) -> list[Entry]:
 
 
 def _order(node: Node) -> tuple[int, ...] | None:
-    """The order in which a view takes the axes of a tensor; None: it is no such view, or unknown."""
+    """Return the order in which a view takes the axes of a tensor; None: it is no such view, or unknown."""
     rank = len(node.shape or ())
     if node.kind != "TransposeExtView" or len(node.inputs) != 4:
         return None

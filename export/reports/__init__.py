@@ -1,1 +1,1 @@
-"""The outcome of a substitution: the report, its web page, the measured difference."""
+"""Reports the outcome of a substitution: the report, its web page, the measured difference."""

@@ -1,4 +1,4 @@
-"""A graph as a drawing: SVG with a box for each value, inputs above what is computed from them."""
+"""Draws a graph: SVG with a box for each value, inputs above what is computed from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["drawn", "svg"]
 
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 150, 34, 22, 30
 
-# So much is seen at first, in the units of the drawing, which are about pixels: more is not readable.
+# The size of the part that is shown first, in drawing units of about a pixel: more is not readable.
 _VIEW_WIDTH, _VIEW_HEIGHT = 590, 400
 _SMALLER = 1.3
 
@@ -20,7 +20,7 @@ _UNSHOWN = frozenset({"MakeTuple", "TupleGetItem", "Load", "UpdateState", "Depen
 
 
 def drawn(graph: Graph) -> list[Node]:
-    """The nodes to draw: what the outputs are computed from, in an order in which it can be."""
+    """Return the nodes to draw: what the outputs are computed from, in topological order."""
     needed: set[int] = set()
     stack = list(graph.outputs)
     while stack:
@@ -39,7 +39,7 @@ def drawn(graph: Graph) -> list[Node]:
 
 
 def _sources(node: Node) -> list[Node]:
-    """The inputs of a node that are drawn, through tuples and the like."""
+    """Return the inputs of a node that are drawn, through tuples and the like."""
     found: list[Node] = []
     for i in node.inputs:
         if i.kind == CONSTANT:
@@ -108,7 +108,7 @@ def _short(label: str, most: int = 23) -> str:
 
 
 def svg(graph: Graph, marks: Mapping[int, str]) -> str:
-    """The drawing. `marks` gives nodes a class, by id; those are what is seen first where not everything fits."""
+    """Draw the graph. `marks` gives nodes a class, by id; those are what is seen first where not everything fits."""
     nodes = drawn(graph)
     place, width, height = _places(nodes)
     edges = "".join(_edge(place[id(i)], place[id(n)]) for n in nodes for i in _sources(n) if id(i) in place)
@@ -123,7 +123,7 @@ def svg(graph: Graph, marks: Mapping[int, str]) -> str:
     left, top = (width - whole_width) / 2, (height - whole_height) / 2
     whole = f"{left:.0f} {top:.0f} {whole_width:.0f} {whole_height:.0f}"
     view = whole
-    # A little more than fits is made smaller; of a larger one a part is seen.
+    # Shrink what is slightly larger than the view; show a part of what is much larger.
     if (whole_width > _SMALLER * _VIEW_WIDTH or whole_height > _SMALLER * _VIEW_HEIGHT) and marked:
         x, y = min(marked, key=lambda p: p[1])
         view_width, view_height = min(whole_width, _SMALLER * _VIEW_WIDTH), min(whole_height, _SMALLER * _VIEW_HEIGHT)

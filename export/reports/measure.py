@@ -1,4 +1,4 @@
-"""Comparing a network with itself: its outputs and gradients before and after something was done to it."""
+"""Compares a network with itself: its outputs and gradients before and after something was done to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ZERO = 1e-6
 
 @dataclass
 class Measured:
-    """The outputs of a network, and gradients of its parameters for fixed random gradients of the outputs."""
+    """Holds the outputs of a network, and gradients of its parameters for fixed random gradients of the outputs."""
 
     outputs: _Values
     gradients: _Values
@@ -53,7 +53,7 @@ class Measured:
 
     @property
     def tolerance(self) -> float:
-        """The usual tolerance for outputs of these dtypes."""
+        """Return the usual tolerance for outputs of these dtypes."""
         dtypes = {dtype for dtype, _ in self.outputs}
         return _TOLERANCES[next((d for d in ("bfloat16", "float16") if d in dtypes), "float32")]
 
@@ -94,7 +94,7 @@ def loses_gradients(
 
 
 def measured(outputs: Any, primitives: Counter[str] | None = None) -> Measured:
-    """Outputs that are there already, and how often each primitive ran for them."""
+    """Return outputs that are there already, and how often each primitive ran for them."""
     return Measured(_values(outputs), [], primitives or Counter())
 
 
@@ -125,7 +125,7 @@ def _map(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _values(value: Any) -> _Values:
-    """Every tensor of nested tuples and dicts, as (dtype name, values)."""
+    """Return every tensor of nested tuples and dicts, as (dtype name, values)."""
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (tuple, list)):
@@ -144,7 +144,7 @@ def _errors(before: Iterable[tuple[str, Array]], after: Iterable[tuple[str, Arra
 
 
 def _worst(errors: Sequence[_Error], notable: float = 0.0) -> Difference:
-    """Tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts.
+    """Compare tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts.
 
     A tensor whose values are below this share of the largest of all is measured as if they were as large as that.
     """
@@ -153,6 +153,6 @@ def _worst(errors: Sequence[_Error], notable: float = 0.0) -> Difference:
     for error, largest in errors:
         scale = max(largest, smallest)
         absolute = max(absolute, error)
-        # A NaN stays one: it is not below any tolerance.
+        # Keep NaN: it is not below any tolerance.
         relative = float(np.maximum(relative, error / scale if scale > 0 else error))
     return Difference(absolute, relative)

@@ -1,4 +1,6 @@
-"""A report as one web page that needs no network: the table, the differences, and the graphs before and after."""
+"""Writes a report as one web page that needs no network: the table, the differences, and the graphs before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,7 @@ def _result(report: Report, entry: Entry) -> str:
 
 
 def _alike(report: Report) -> list[tuple[str, Graph, list[Found]]]:
-    """The graphs to show: of places that look the same, the first, with their number."""
+    """Return the graphs to show: of places that look the same, the first, with their number."""
     shown: dict[str, tuple[str, Graph, list[Found]]] = {}
     count: dict[str, int] = defaultdict(int)
     for place, graph, found in report.graphs:
@@ -181,7 +183,7 @@ def _figure(graph: Graph, marks: Mapping[int, str], when: str) -> str:
 
 
 def _after(graph: Graph, found: Sequence[Found]) -> tuple[Graph, Mapping[int, str]]:
-    """The graph with the fused operators, which are marked."""
+    """Return the graph with the fused operators, which are marked."""
     fused: dict[int, Node] = {}
     for item in found:
         made = Node(item.fused.op, item.inputs, item.row.name)

@@ -16,7 +16,7 @@ __all__ = ["REMOVED", "Difference", "Entry", "Report"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One place that was recognised.
+    """Describes one place that was recognised.
 
     Args:
         place: the name of the cell.
@@ -35,7 +35,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Difference:
-    """Largest difference between the network before and after, and the same as a share of the largest magnitude.
+    """Holds the largest difference between the network before and after, and the same as a share of the largest
+    magnitude.
 
     Args:
         absolute: the largest difference of two elements.
@@ -67,7 +68,10 @@ _LEAST = 20  # characters for the last column
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a table that fit a terminal as long as the names in it do; the last column goes on below itself."""
+    """Return lines of a table that fit a terminal as long as the names in it do.
+
+    The last column goes on below itself.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     room = _WIDTH - sum(width + 2 for width in widths)
     lines = []
@@ -86,7 +90,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 @dataclass
 class Report:
-    """The result of `optimize`: what was replaced, what was recognised but left, and what that changed.
+    """Reports the result of `optimize`: what was replaced, what was recognised but left, and what that changed.
 
     Args:
         level: the level that `optimize` was called with.
@@ -114,12 +118,12 @@ class Report:
 
     @property
     def replaced(self) -> list[Entry]:
-        """The places that hold a fused cell now."""
+        """Return the places that hold a fused cell now."""
         return [] if self.undone else [entry for entry in self.entries if entry.replaced]
 
     @property
     def skipped(self) -> list[Entry]:
-        """The places that were recognised and left, each with the reason."""
+        """Return the places that were recognised and left, each with the reason."""
         return [entry for entry in self.entries if not entry.replaced]
 
     def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
@@ -181,7 +185,7 @@ class Report:
         return f"{word} ({entry.text})" if entry.text else word
 
     def grouped(self) -> Iterator[Entry]:
-        """Places that differ in a number only, as the layers of a decoder do, become one: layers.*.mlp x4."""
+        """Join places that differ in a number only, as the layers of a decoder do: layers.*.mlp x4."""
         groups: dict[tuple[str, str, str, bool, str], list[Entry]] = {}
         for entry in self.entries:
             place = re.sub(r"\b\d+\b", "*", entry.place)

@@ -1,4 +1,4 @@
-"""The acceptance certificate of an operator: what is measured of it, and by which rules it is accepted.
+"""Makes the acceptance certificate of an operator: what is measured of it, and by which rules it is accepted.
 
 docs/trust.md says how it is read.
 

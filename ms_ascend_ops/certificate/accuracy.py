@@ -1,4 +1,4 @@
-"""Accuracy of the kernels against `tests/reference/` in float64, beside that of stock operators."""
+"""Measures the accuracy of the kernels against `tests/reference/` in float64, beside that of stock operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DRAWS, _FACTOR = 8, 8.0
 
 @cache
 def reference(name: str) -> Any:
-    """`tests/reference/<name>.py`.
+    """Load `tests/reference/<name>.py`.
 
     Raises:
         RuntimeError: there is none.
@@ -44,7 +44,7 @@ def reference(name: str) -> Any:
 
 
 def cases_of(name: str, dtypes: list[str], quick: bool) -> Iterator[Case]:
-    """Small shapes with the gradient, and without it those of the benchmark that are not too large."""
+    """Yield small shapes with the gradient, and without it those of the benchmark that are not too large."""
     op = operator(name)
     gradients = (False, True) if op.gradient else (False,)
     for variant in op.variants:
@@ -79,7 +79,7 @@ def _exact(case: Case) -> Arrays:
 
 
 def _gradients(case: Case) -> Arrays:
-    """Central differences of the reference: nothing of ours is in them. NaN where none was formed."""
+    """Return central differences of the reference: nothing of ours is in them. NaN where none was formed."""
     inputs, dys, rng = _exact(case), [np.array(dy, np.float64) for dy in case.dys], np.random.default_rng(0)
     found = []
     for place in case.differentiable:
@@ -155,7 +155,7 @@ def _text(found: Any) -> str:
 
 
 def _relative(place: str, mine: NDArray[Any], exact: NDArray[Any], dtype: str, slack: NDArray[Any]) -> Finding:
-    """MERE and MARE of the error beyond `slack`."""
+    """Return MERE and MARE of the error beyond `slack`."""
     error = mine - exact
     beyond = exact + np.sign(error) * np.maximum(np.abs(error) - slack, 0)
     found = accuracy(np.where(np.isfinite(error), beyond, mine), exact, dtype)
@@ -170,7 +170,7 @@ def _beside(place: str, mine: NDArray[Any], stock: NDArray[Any], exact: NDArray[
     with np.errstate(invalid="ignore"):
         ours, theirs = (float(np.nanmax(np.abs(values - exact), initial=0.0)) for values in (mine, stock))
     largest = float(np.nanmax(np.abs(exact), initial=0.0))
-    # The framework may have rounded the largest one luckily; it counts as half an ULP.
+    # The framework may have rounded the largest value by luck: count its error as at least half an ULP.
     least = 2.0 ** np.floor(np.log2(largest)) * EPSILON[dtype] / 2 if 0 < largest < np.inf else 0.0
     bound = 2 * max(theirs, least) + 1e-6
     ratio = ours / theirs if theirs > 0 else (0.0 if ours == 0 else float("inf"))
@@ -180,7 +180,7 @@ def _beside(place: str, mine: NDArray[Any], stock: NDArray[Any], exact: NDArray[
 
 
 def dtypes_of(name: str) -> list[str]:
-    """The dtypes of the first variable of an operator, those with rules."""
+    """Return the dtypes of the first variable of an operator, those with rules."""
     signature = registry.signature(name)
     variable = next(tensor.dtype for tensor in signature.inputs if tensor.dtype in signature.types[0])
     return list(dict.fromkeys(row[variable] for row in signature.types if row[variable] in RULES))

@@ -54,7 +54,7 @@ def determinism(case: Case) -> Finding:
 
 
 def wrong_inputs(name: str, case: Case) -> Iterator[Finding]:
-    """The table of bad input, from the definition: each input and each attribute made wrong in every way it can be."""
+    """Yield the table of bad input, from the definition: each input and attribute made wrong in every way it can be."""
     signature = registry.signature(name)
     select = Selector(name)
     tensors: list[Any] = [network.tensor(array) for array in case.own_inputs()]
@@ -119,7 +119,7 @@ def _refusal(name: str, what: str, wanted: tuple[type[Exception], ...], call: Ca
 
 
 def special_values(case: Case) -> Iterator[Finding]:
-    """One NaN or infinity in each float input, against float64; and no rows."""
+    """Test one NaN or infinity in each float input, against float64; and no rows."""
     for name, array in zip(case.input_names, case.inputs, strict=True):
         if array.dtype.name.startswith("int") or name in registry.signature(case.operator_name).writes:
             continue
@@ -150,5 +150,5 @@ def special_values(case: Case) -> Iterator[Finding]:
 
 
 def synchronous() -> None:
-    """Stock operators on this thread: their errors belong to the call."""
+    """Run stock operators on this thread: their errors belong to the call."""
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)

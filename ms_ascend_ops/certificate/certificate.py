@@ -1,4 +1,4 @@
-"""The certificate: all findings of some operators, as JSON and as a page."""
+"""Holds all findings of some operators, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class OfOperator:
         return Counter(finding.word for finding in self.findings)
 
     def by_rule(self) -> Iterator[tuple[str, str, list[Finding]]]:
-        """Rule, its text and its findings, failed ones first."""
+        """Yield each rule, its text and its findings, failed ones first."""
         for rule, text in RULES.items():
             own = [finding for finding in self.findings if finding.rule == rule]
             if own:

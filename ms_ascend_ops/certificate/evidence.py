@@ -44,7 +44,7 @@ def source_hash(root: Path, name: str) -> str:
 
 
 def checks(root: Path, name: str, run: bool, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """The kernel tests of an operator on the checked build."""
+    """Run the kernel tests of an operator on the checked build."""
     test = root / f"tests/kernels/test_{name}.py"
     if not test.is_file():
         yield Finding("checks", name, False, f"there is no {test.relative_to(root)}")

@@ -1,4 +1,4 @@
-"""One line of a certificate."""
+"""Defines one line of a certificate."""
 
 from __future__ import annotations
 

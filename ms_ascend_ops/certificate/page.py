@@ -1,4 +1,4 @@
-"""A certificate as one web page."""
+"""Writes a certificate as one web page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _cell(one: OfOperator, rule: str) -> dict[str, str]:
 
 
 def _errors(one: OfOperator) -> dict[str, Any] | None:
-    """The worst error of each dtype and output beside that of stock operators."""
+    """Return the worst error of each dtype and output beside that of stock operators."""
     worst: dict[tuple[str, ...], Finding] = {}
     for finding in one.findings:
         if finding.rule == "stock" and finding.figures:

@@ -16,7 +16,7 @@ _PEERS = ("library", "mindspore", "stock", "torch")
 def speed(
     name: str, dtypes: list[str], tolerance: float, quick: bool, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """The benchmark, in short; judged as its gate does it."""
+    """Run the benchmark, in short; judged as its gate does it."""
     from ms_ascend_ops.benchmarks.harness import Sampling, measure
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
     from ms_ascend_ops.benchmarks.report import COPIES
@@ -53,7 +53,7 @@ def speed(
 
 
 def predictions(name: str, dtypes: list[str], chip: str, quick: bool, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """Predicted times on a chip, at the first shape of the profiler's survey. Nothing of it was measured."""
+    """Predict times on a chip, at the first shape of the profiler's survey. Nothing of it was measured."""
     from ms_ascend_ops.profiler.record import Recorder, RecordError, build
     from ms_ascend_ops.profiler.survey import survey, survey_cases, surveyed
 

@@ -1,4 +1,4 @@
-"""Sizes of heads, and the window, of attention."""
+"""Checks the sizes of heads, and the window, of attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights in 8 or 4 bits, and the groups of their scales."""
+"""Checks weights in 8 or 4 bits, and the groups of their scales."""
 
 from __future__ import annotations
 

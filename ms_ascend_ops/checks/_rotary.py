@@ -1,4 +1,4 @@
-"""Heads that are rotated, and the tables of their angles."""
+"""Checks heads that are rotated, and the tables of their angles."""
 
 from __future__ import annotations
 

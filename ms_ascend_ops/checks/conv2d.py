@@ -1,4 +1,4 @@
-"""Channels of x, of the weight and of groups."""
+"""Checks channels of x, of the weight and of groups."""
 
 from __future__ import annotations
 

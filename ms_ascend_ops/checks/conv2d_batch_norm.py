@@ -1,4 +1,4 @@
-"""Channels of x and weight."""
+"""Checks channels of x and weight."""
 
 from __future__ import annotations
 

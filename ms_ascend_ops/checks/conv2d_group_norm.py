@@ -1,4 +1,4 @@
-"""Channels, groups of the norm, and the residual, which has the shape of the output."""
+"""Checks channels, groups of the norm, and the residual, which has the shape of the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class that is left out."""
+"""Checks the class that is left out."""
 
 from __future__ import annotations
 

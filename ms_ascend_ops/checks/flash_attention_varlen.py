@@ -1,4 +1,4 @@
-"""Sizes of heads, and the window."""
+"""Checks sizes of heads, and the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of the cache."""
+"""Checks slots of the cache."""
 
 from __future__ import annotations
 

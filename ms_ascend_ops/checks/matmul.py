@@ -1,4 +1,4 @@
-"""Batches of the weight."""
+"""Checks batches of the weight."""
 
 from __future__ import annotations
 

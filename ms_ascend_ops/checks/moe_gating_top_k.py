@@ -1,4 +1,4 @@
-"""Experts, their groups, and how many a token has."""
+"""Checks experts, their groups, and how many a token has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experts of a token."""
+"""Checks experts of a token."""
 
 from __future__ import annotations
 

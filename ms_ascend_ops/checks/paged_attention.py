@@ -1,4 +1,4 @@
-"""Sizes of heads, the window, the soft cap, and slots of the cache."""
+"""Checks sizes of heads, the window, the soft cap, and slots of the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads, and the tables of angles."""
+"""Checks heads, and the tables of angles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The length of a sum."""
+"""Checks the length of a sum, K."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads, the tables of angles, and how those broadcast."""
+"""Checks heads, the tables of angles, and how those broadcast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
 
 
 def _tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...]) -> None:
-    """The dims that tables differ in are neighbours: the kernel reads the tables of one stretch of x in one piece."""
+    """Check that the dims that tables differ in are neighbours: the kernel reads those of one stretch of x in
+    one piece.
+    """
     aligned = (1,) * (len(batch) - len(tables)) + tables
     own = [i for i, size in enumerate(aligned) if size != 1]
     if own and any(aligned[i] == 1 and batch[i] not in (1, -1) for i in range(own[0], own[-1])):

@@ -1,4 +1,4 @@
-"""The packed weight, and the groups of its scales."""
+"""Checks the packed weight, and the groups of its scales."""
 
 from __future__ import annotations
 

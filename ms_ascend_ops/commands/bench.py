@@ -1,4 +1,4 @@
-"""`bench`: the benchmark, in this process."""
+"""Defines `bench`: the benchmark, in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["bench"]
 
 
 def names_of(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
-    """Names separated by commas."""
+    """Split names separated by commas."""
     return [name for name in value.replace(",", " ").split() if name]
 
 
@@ -90,7 +90,7 @@ def bench(
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, and the exit code is 130.
     """
     need_extra("bench")
-    # Seen by the libraries when they are imported, so before any of them is.
+    # Libraries read these when they are imported: set them before.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from ms_ascend_ops.profiler.report import console as terminal
@@ -174,7 +174,7 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
 
 
 def _measure(cases: list[Any], names: list[str], threads: int, sampling: Any, console: Any) -> list[Any]:
-    """The outcomes of all cases, or of those before an interruption."""
+    """Measure all cases, or those before an interruption, and return the outcomes."""
     from ms_ascend_ops.benchmarks.harness import measure
 
     outcomes: list[Any] = []
@@ -187,7 +187,7 @@ def _measure(cases: list[Any], names: list[str], threads: int, sampling: Any, co
 
 
 def _write(run: dict[str, Any], outcomes: list[Any], paths: dict[str, Path | None]) -> None:
-    """The files that the arguments name."""
+    """Write the files that the arguments name."""
     if paths["json"]:
         paths["json"].write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
     if not paths["bars"] and not paths["roofline"]:
@@ -202,7 +202,7 @@ def _write(run: dict[str, Any], outcomes: list[Any], paths: dict[str, Path | Non
 
 
 def _close(run: dict[str, Any], old: dict[str, Any] | None, tolerance: float) -> None:
-    """The verdict of `--gate`."""
+    """Report the verdict of `--gate`."""
     from ms_ascend_ops.benchmarks import compare as comparison
 
     pairs = comparison.changes(old, run) if old else []

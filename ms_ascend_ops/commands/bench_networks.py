@@ -1,4 +1,4 @@
-"""`bench-networks`: whole networks, stock against fused, in this process."""
+"""Defines `bench-networks`: whole networks, stock against fused, in this process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def bench_networks(
     of a network that is running comes to its end before, which for a large one may be minutes. The exit code is 130.
     """
     need_extra("bench-networks")
-    # Seen by the libraries when they are imported, so before any of them is.
+    # Libraries read these when they are imported: set them before.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if not all(count.isdigit() and int(count) > 0 for count in own_threads):
@@ -141,7 +141,10 @@ def bench_networks(
 def _measure(
     work: list[tuple[str, str, str]], phases: str, task: Any, console: Any
 ) -> tuple[list[Any], list[str], list[str]]:
-    """The rows of all networks, or of those before an interruption; names of what failed, and of what is missing."""
+    """Measure all networks, or those before an interruption.
+
+    Return their rows, and names of what failed and what is missing.
+    """
     import mindspore as ms
 
     from ms_ascend_ops.benchmarks.networks import report

@@ -1,4 +1,4 @@
-"""`bundle`: a MindIR with all that belongs to it in one file."""
+"""Defines `bundle`: a MindIR with all that belongs to it in one file."""
 
 from __future__ import annotations
 

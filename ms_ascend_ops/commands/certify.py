@@ -1,4 +1,4 @@
-"""`certify`: the acceptance certificate of operators."""
+"""Defines `certify`: the acceptance certificate of operators."""
 
 from __future__ import annotations
 

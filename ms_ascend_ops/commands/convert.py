@@ -1,4 +1,4 @@
-"""`convert`: an ONNX file as MindIR."""
+"""Defines `convert`: an ONNX file as MindIR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`debug`: the precision debugger."""
+"""Defines `debug`: the precision debugger."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _show(found: Any, words: str) -> None:
 
 
 def _record(text: str, inputs: list[str], dtype: str, seed: int) -> tuple[Any, Any]:
-    """The record of A or B, and the network, if it is one."""
+    """Return the record of A or B, and the network, if it is one."""
     from ms_ascend_ops.debug.dump import read_dump
 
     path = Path(text)

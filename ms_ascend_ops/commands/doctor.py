@@ -1,4 +1,4 @@
-"""`doctor`: whether the parts of an installation fit together, on one screen."""
+"""Defines `doctor`: whether the parts of an installation fit together, on one screen."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of a paragraph. Of a row of a table, further lines stand below its second column."""
+    """Wrap a paragraph. Of a row of a table, further lines stand below its second column."""
     first = re.match(r"\S.*?  +", text)
     return textwrap.wrap(text, _WIDTH - _INDENT, subsequent_indent=" " * (len(first[0]) if first else 0))

@@ -1,4 +1,4 @@
-"""`emulate`: runs a program on an emulated Ascend device."""
+"""Defines `emulate`, which runs a program on an emulated Ascend device."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def emulate(
 
 
 def _kernels(build: str) -> Path:
-    """The library with this build of the kernels; one that observes them is built from their sources, once."""
+    """Return the library with this build of the kernels; one that observes them is built from their sources, once."""
     from ms_ascend_ops.library import LIBRARY
 
     if build == "fast":

@@ -1,4 +1,4 @@
-"""Errors of the package as a command shows them: the message and an exit code, without a traceback."""
+"""Shows errors of the package as a command does: the message and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["MissingExtra", "gone_if_interrupted", "need_extra", "reported"]
 
 
 class MissingExtra(click.ClickException):
-    """A command needs packages that are not installed."""
+    """Reports that a command needs packages that are not installed."""
 
     exit_code = 2
 
 
 def need_extra(command: str) -> None:
-    """The first line of a command that has an extra.
+    """Require the extra of a command; call it in the first line.
 
     Raises:
         MissingExtra: a package of the extra is not installed.
@@ -32,7 +32,9 @@ def need_extra(command: str) -> None:
 
 @contextmanager
 def gone_if_interrupted(path: Path) -> Iterator[None]:
-    """No file stays that the block has written when it did not end by itself: it may be half of one, or unverified."""
+    """Delete files that the block has written when it did not end by itself: they may be half-written, or
+    unverified.
+    """
     before = path.exists()
     try:
         yield

@@ -1,4 +1,4 @@
-"""`explain`: which kernel runs for a shape, how it is split, and why."""
+"""Defines `explain`: which kernel runs for a shape, how it is split, and why."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ _VERBOSE = "MS_ASCEND_OPS_VERBOSE"
 # Programs of the user's, and a server, which has a log of its own, say what they want.
 _THEIR_OWN_LOG = frozenset({"emulate", "run", "serve"})
 
-# MindSpore puts such a line, then a title, before what is for its developers.
+# MindSpore puts such a line, then a title, in front of developers' details.
 _SECTION = "\n- C++ Call Stack"
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they run: most of them need MindSpore, `--help` does not."""
+    """Imports commands when they run: most of them need MindSpore, `--help` does not."""
 
     def __init__(self, *args: Any, package: str, table: Mapping[str, str], root: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
             try:
                 return super().invoke(ctx)
             except (KeyboardInterrupt, Exception) as error:
-                # MindSpore's compiler makes another error of an interruption.
+                # MindSpore's compiler replaces an interruption by another error.
                 if not isinstance(error, KeyboardInterrupt) and not interruption.happened:
                     raise
                 text = str(error) if isinstance(error, KeyboardInterrupt) else ""
@@ -80,7 +80,7 @@ class _Interruption:
 
 @contextmanager
 def _interruption() -> Iterator[_Interruption]:
-    """Ctrl-C raises KeyboardInterrupt, as always, and is remembered."""
+    """Raise KeyboardInterrupt on Ctrl-C within the block, as always, and remember it."""
     made = _Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield made
@@ -111,7 +111,7 @@ def _add_verbose(command: click.Command) -> None:
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
-    """MindSpore is told before it is imported: it warns of what no user of a command can change."""
+    """Silence MindSpore before it is imported: it warns of what no user of a command can change."""
     if verbose:
         os.environ[_VERBOSE] = "1"
         os.environ.setdefault("GLOG_v", "2")
@@ -126,7 +126,7 @@ def is_verbose() -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """The message of an error for the user of a command: of MindSpore's, the line that says what is wrong."""
+    """Return the message of an error for the user of a command: of MindSpore's, the line that says what is wrong."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     text = str(error).strip()
@@ -137,7 +137,7 @@ def plain(error: BaseException) -> str:
 
 
 class ExistingPath(click.Path):
-    """A path that must exist; of a mistyped one it names what is called alike."""
+    """Accepts a path that must exist; of a mistyped one it names what is called alike."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(exists=True, **kwargs)

@@ -1,4 +1,4 @@
-"""`infer`: runs a MindIR or a bundle."""
+"""Defines `infer`, which runs a MindIR or a bundle."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _flat(result: Any) -> list[Any]:
 
 
 def _array(tensor: Any) -> Array:
-    """bfloat16 as float32, which any NumPy can read."""
+    """Return bfloat16 as float32, which any NumPy can read."""
     from mindspore import bfloat16, float32
 
     array: Array = (tensor.astype(float32) if tensor.dtype == bfloat16 else tensor).asnumpy()

@@ -1,4 +1,4 @@
-"""The frame of a command that measures for a long time: a progress bar, and an interruption keeps what there is."""
+"""Frames a command that measures for a long time: a progress bar, and an interruption keeps what there is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Measuring:
         self.progress.update(self.task, description=text)
 
     def advance(self) -> None:
-        """One thing is done.
+        """Advance by one.
 
         Raises:
             KeyboardInterrupt: see `check`.
@@ -34,7 +34,8 @@ class Measuring:
         self.progress.advance(self.task)
 
     def check(self) -> None:
-        """MindSpore's compiler makes another error of an interruption, which callers take for one of the network.
+        """Raise an interruption again: MindSpore's compiler makes another error of it, which callers take for
+        one of the network.
 
         Raises:
             KeyboardInterrupt: there was an interruption.
@@ -45,7 +46,7 @@ class Measuring:
 
 @contextmanager
 def measuring(console: Any, total: int) -> Iterator[Measuring]:
-    """Ctrl-C, or SIGTERM, which a time limit sends, ends the block and nothing else; `interrupted` says so."""
+    """End the block and nothing else on Ctrl-C or on SIGTERM, which a time limit sends; `interrupted` says so."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
@@ -67,7 +68,7 @@ def measuring(console: Any, total: int) -> Iterator[Measuring]:
 
 
 def warn_if_busy(console: Any) -> None:
-    """Figures of a busy machine mean nothing."""
+    """Warn of a busy machine, whose figures mean nothing."""
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"this machine is busy (load {load:.1f}): the figures will be too low", style="yellow")

@@ -1,4 +1,4 @@
-"""`new`: the files of a new operator."""
+"""Defines `new`: the files of a new operator."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _template(name: str) -> Template:
 
 
 def _like(name: str, model: str, tree: Path) -> Iterator[tuple[str, str]]:
-    """The files of the model under another name."""
+    """Yield the files of the model under another name."""
     spec = registry.load(tree / f"ms_ascend_ops/ops/{model}.yaml")
     paths = [path.format(name=model) for path in FILES if not path.startswith("kernels/")]
     paths += [path.relative_to(tree).as_posix() for path in sorted((tree / "kernels" / model).glob("*.h"))]

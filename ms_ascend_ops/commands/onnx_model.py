@@ -1,4 +1,4 @@
-"""ONNX files where a command wants a MindIR."""
+"""Takes ONNX files where a command wants a MindIR."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE_HELP = "ONNX: shape of an input, e.g. 2,128 in the order of the inputs, or
 
 @contextmanager
 def as_mindir(model: Path, shapes: Sequence[str], command: str) -> Iterator[Path]:
-    """The MindIR of an ONNX file, for as long as the block runs; any other file as it is.
+    """Yield the MindIR of an ONNX file, for as long as the block runs; any other file as it is.
 
     Raises:
         MissingExtra: a package of the extra [onnx] is not installed.

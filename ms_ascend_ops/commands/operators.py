@@ -1,4 +1,4 @@
-"""`operators`: the list of operators, and their table."""
+"""Defines `operators`: the list of operators, and their table."""
 
 from __future__ import annotations
 

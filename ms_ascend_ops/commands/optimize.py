@@ -1,4 +1,4 @@
-"""`optimize`: fused operators in a MindIR or ONNX file."""
+"""Defines `optimize`: fused operators in a MindIR or ONNX file."""
 
 from __future__ import annotations
 

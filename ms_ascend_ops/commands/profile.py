@@ -1,4 +1,4 @@
-"""`profile`: how long a kernel would take on a chip, predicted."""
+"""Defines `profile`: how long a kernel would take on a chip, predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`: runs a script that was written for an NPU on a CPU."""
+"""Defines `run`, which runs a script that was written for an NPU on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console scripts beside `ms-ascend-ops`, with the names and options that tutorials of this field have:
+"""Defines the console scripts beside `ms-ascend-ops`, with the names and options that tutorials of this field have:
 
 ms_optimize --fusion_level=O3 network.mindir
 ms_infer --model network.mindir --save_profile
@@ -17,12 +17,12 @@ _LEVEL = {"--fusion-level": "--level"}
 
 
 def ms_optimize() -> None:
-    """`optimize`."""
+    """Run `optimize`."""
     _run("optimize", _LEVEL)
 
 
 def ms_infer() -> None:
-    """`infer`."""
+    """Run `infer`."""
     _run("infer", {})
 
 

@@ -1,4 +1,4 @@
-"""`serve`: models as a service."""
+"""Defines `serve`: models as a service."""
 
 from __future__ import annotations
 

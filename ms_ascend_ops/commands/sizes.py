@@ -1,4 +1,4 @@
-"""Sizes on the command line."""
+"""Parses sizes on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["sizes_of"]
 
 
 def sizes_of(text: str, option: str = "--shape", form: str = "2048,4096", least: int = 0) -> tuple[int, ...]:
-    """The numbers in `2048,4096` or `2048x4096`, none of which is below `least`.
+    """Return the numbers in `2048,4096` or `2048x4096`, none of which is below `least`.
 
     Raises:
         BadParameter: it is of another form; `option` and `form` are for the message.

@@ -1,4 +1,4 @@
-"""The precision debugger: where two networks begin to differ, and which operator is to blame. docs/trust.md.
+"""Debugs precision: where two networks begin to differ, and which operator is to blame. docs/trust.md.
 
 from ms_ascend_ops import debug
 

@@ -1,4 +1,4 @@
-"""A layer called again, on the arguments of another one."""
+"""Calls a layer again, on the arguments of another one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _Called:
 
 
 def blame(net: nn.Cell, inputs: Sequence[Any], golden: Record) -> tuple[list[str], str]:
-    """The smallest set of fused operators of a network, found by halving, whose replacement explains `golden`.
+    """Find by halving the smallest set of fused operators of a network whose replacement explains `golden`.
 
     Args:
         net: the network that differs. It runs in PyNative, once for each try.

@@ -24,13 +24,13 @@ _NO_VALUES = frozenset({"Constant", "Load", "UpdateState", "Depend", "MakeTuple"
 
 
 def value_of(tensor: Tensor) -> Value:
-    """The values of a tensor, now."""
+    """Return the values of a tensor, now."""
     dtype = str(tensor.dtype).lower()
     return Value.of(np.array((tensor.astype(ms.float32) if dtype == "bfloat16" else tensor).asnumpy()), dtype)
 
 
 def flat(value: Any) -> list[Tensor]:
-    """The tensors in arguments or results."""
+    """Return the tensors in arguments or results."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):
@@ -173,7 +173,7 @@ def _kind(node: NodeProto, kinds: dict[str, str]) -> str:
 
 
 def _dims(node: NodeProto) -> tuple[int, ...] | None:
-    """The shape of a node with one tensor as its output."""
+    """Return the shape of a node with one tensor as its output."""
     for attribute in node.attribute:
         if attribute.name == "shape" and len(attribute.tensors) == 1 and not attribute.values:
             dims = tuple(attribute.tensors[0].dims)
@@ -182,7 +182,7 @@ def _dims(node: NodeProto) -> tuple[int, ...] | None:
 
 
 def _parameter(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> str:
-    """The name of a parameter that a value is, or is loaded from; empty: it is none."""
+    """Return the name of a parameter that a value is, or is loaded from; empty: it is none."""
     node = made_by.get(value)
     if node is not None and node.op_type.startswith("REF::Load"):
         value = str(node.input[0])

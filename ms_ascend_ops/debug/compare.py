@@ -1,4 +1,4 @@
-"""Two records layer by layer, and the first place that differs by more than rounding explains.
+"""Compares two records layer by layer, and finds the first place that differs by more than rounding explains.
 
 A place is explained if the difference of its outputs, beside their magnitude, is at most `FACTOR` times
 
@@ -30,7 +30,7 @@ _ACROSS = 0.95  # of the largest number of a dtype
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that differs most."""
+    """Names the element that differs most."""
 
     index: tuple[int, ...]
     a: float
@@ -41,7 +41,7 @@ class Worst:
 
 @dataclass
 class Place:
-    """One layer of both networks, and how its outputs differ.
+    """Describes one layer of both networks, and how its outputs differ.
 
     Args:
         name: that of the layer.
@@ -100,12 +100,12 @@ class Comparison:
 
     @property
     def first(self) -> Place | None:
-        """The first place that rounding does not explain; None: there is none."""
+        """Return the first place that rounding does not explain; None: there is none."""
         return next((place for place in self.places if not place.explained), None)
 
     @property
     def first_overflow(self) -> Place | None:
-        """The first place where one side alone overflows; None: there is none."""
+        """Return the first place where one side alone overflows; None: there is none."""
         return next((place for place in self.places if place.overflow), None)
 
     @property
@@ -115,7 +115,7 @@ class Comparison:
 
 
 def compare(a: Record, b: Record) -> Comparison:
-    """Pair the layers of two records, and compare what they gave.
+    """Compare two records: pair their layers, and compare what they gave.
 
     Layers of the same name and call are pairs; of MindIRs, values that mean the same (pairs.py). Those that only one
     has are listed.
@@ -165,7 +165,10 @@ def _compared(a: Layer, b: Layer, so_far: float) -> Place:
 
 
 def _difference(a: Value, b: Value) -> float:
-    """The root of the mean square of the difference beside that of B; of statistics, where there are no values."""
+    """Return the root of the mean square of the difference beside that of B.
+
+    Of statistics, where there are no values.
+    """
     if a.values is None or b.values is None:
         return _of_statistics(a, b)
     x, y = a.values.astype(np.float64), b.values.astype(np.float64)
@@ -203,7 +206,7 @@ def _of_statistics(a: Value, b: Value) -> float:
 
 
 def _describe(place: Place, a: Sequence[Value], b: Sequence[Value]) -> None:
-    """The worst element of the output that differs most."""
+    """Describe the worst element of the output that differs most."""
     known = [(x, y) for x, y in zip(a, b, strict=True) if x.values is not None and y.values is not None]
     if not known:
         return

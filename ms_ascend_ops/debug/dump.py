@@ -29,7 +29,7 @@ _SAFE = re.compile(r"[^\w.\-]")
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor: its values, where they are known, and its statistics.
+    """Holds one tensor: its values, where they are known, and its statistics.
 
     Args:
         dtype: float16 and so on.
@@ -72,7 +72,7 @@ class MindIRNode:
 
 @dataclass
 class Layer:
-    """One call of one layer."""
+    """Records one call of one layer."""
 
     name: str  # model.layers.0.mlp
     kind: str  # its class
@@ -94,7 +94,7 @@ class Layer:
 
 @dataclass
 class Record:
-    """The layers of a network in the order in which they ended; what is part of another comes before it.
+    """Holds the layers of a network in the order in which they ended; what is part of another comes before it.
 
     Args:
         title: what reports call it.
@@ -203,7 +203,7 @@ def _layers(data: Mapping[str, Any], folder: Path) -> Iterator[Layer]:
 
 
 def _tensors(described: Any) -> list[Mapping[str, Any]]:
-    """Descriptions of tensors, within lists and dicts."""
+    """Return descriptions of tensors, within lists and dicts."""
     if isinstance(described, Mapping):
         if str(described.get("type", "")).endswith(("Tensor", "Parameter", "ndarray")) and "shape" in described:
             return [described]

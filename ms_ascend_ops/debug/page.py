@@ -1,4 +1,4 @@
-"""A comparison as JSON, as one web page and as lines of text."""
+"""Writes a comparison as JSON, as one web page and as lines of text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verdict(found: Comparison) -> str:
 
 
 def write_json(found: Comparison, path: Path) -> None:
-    """All of it; what is no finite number is null."""
+    """Write all of it; what is no finite number is null."""
     content = {
         "a": found.a,
         "b": found.b,
@@ -43,7 +43,7 @@ def write_json(found: Comparison, path: Path) -> None:
 
 
 def write_page(found: Comparison, path: Path) -> None:
-    """One file."""
+    """Write one file."""
     names = [place.name for place in found.places]
     marks = [(names.index(found.first.name), "first")] if found.first else []
     lines = [

@@ -25,7 +25,7 @@ _COMMUTE = frozenset({"Add", "Mul", "AddExt", "Maximum", "Minimum", "Equal", "Lo
 
 
 def pairs(a: Record, b: Record) -> Iterator[tuple[Layer, Layer]]:
-    """Pairs in the order of A."""
+    """Yield pairs in the order of A."""
     nodes_a, nodes_b = ([layer for layer in record.layers if layer.node is not None] for record in (a, b))
     fused = {(layer.kind, layer.name) for layer in nodes_a if layer.node and layer.node.fused}
     if not nodes_a or not nodes_b or fused == {(i.kind, i.name) for i in nodes_b if i.node and i.node.fused}:
@@ -59,7 +59,7 @@ def _shape(layer: Layer) -> tuple[Any, ...]:
 
 
 def _by_name(a: Sequence[Layer], b: Sequence[Layer]) -> dict[str, str] | None:
-    """Values of the same name; None: the names of the two files have nothing to do with each other."""
+    """Return values of the same name; None: the names of the two files have nothing to do with each other."""
     others = {layer.node.name: layer for layer in b if layer.node}
     known = {layer.node.name: layer for layer in [*a, *b] if layer.node and layer.node.put_in}
     found, apart = {}, 0
@@ -82,7 +82,7 @@ def _replaces(layer: Layer, known: dict[str, Layer]) -> bool:
 
 
 class _Alignment:
-    """Values of two graphs that agree, by what they are computed from and by what takes them."""
+    """Aligns values of two graphs that agree, by what they are computed from and by what takes them."""
 
     def __init__(self, a: Sequence[Layer], b: Sequence[Layer]) -> None:
         self._a, self._b = a, b
@@ -117,7 +117,7 @@ class _Alignment:
                     self._pair(one, other)
 
     def _key(self, layer: Layer, same: dict[str, str] | None) -> Any:
-        """The operator and what it takes, in names of B; None: some of that is not known there."""
+        """Return the operator and what it takes, in names of B; None: some of that is not known there."""
         assert layer.node is not None
         known = self._layers[0] if same is not None else {}
         taken = [same.get(name) if same is not None and name in known else name for name in layer.node.taken]

@@ -1,1 +1,1 @@
-"""Definitions of operators: what they say, reading and checking them, and the shapes and dtypes that follow."""
+"""Reads and checks definitions of operators, and infers the shapes and dtypes that follow."""

@@ -9,7 +9,7 @@ __all__ = ["check_signature"]
 
 
 def _check_sizes(signature: Signature) -> None:
-    """Multiples, and rules with several '*' tokens next to each other."""
+    """Check multiples, and rules with several '*' tokens next to each other."""
     telling = [tensor for tensor in signature.inputs if tensor.rule.plain and not tensor.optional]
     told = {token.symbol for tensor in telling for token in tensor.rule.tokens if token.binds}
     positive = {a.name for a in signature.attributes if a.type == "int" and a.exclusive_minimum == 0}
@@ -77,7 +77,7 @@ def check_signature(signature: Signature) -> None:
 
 
 def _check_window(signature: Signature, tensor: TensorSpec, token: Token, dims: set[str]) -> None:
-    """`dims`: symbols that an input always tells."""
+    """Check a window. `dims`: symbols that an input always tells."""
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
     if tensor in signature.inputs or set(token.window[1:]) - integers:
         raise ValueError(
@@ -90,7 +90,7 @@ def _check_window(signature: Signature, tensor: TensorSpec, token: Token, dims: 
 
 
 def _check_place(signature: Signature, tensor: TensorSpec) -> None:
-    """No input says whether a dim of an output can stand where an attribute puts it: every choice has to fit."""
+    """Check that every choice of an axis fits: no input says whether a dim can stand where an attribute puts it."""
     rule = tensor.rule
     if rule.anchor is None or not rule.moves:
         return

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of what a kernel gives for shapes and dtypes of what it takes, by the rules of its definition.
+"""Infers shapes and dtypes of a kernel's outputs from those of its inputs, by the rules of its definition.
 
 `kernels/binding/signature.cpp` interprets the rules, for Python, MindSpore and CANN; this needs the built library.
 """
@@ -33,7 +33,9 @@ def infer_shapes(signature: Signature, shapes: Sequence[MaybeShape], attributes:
 def complete_shapes(
     signature: Signature, shapes: Sequence[MaybeShape], attributes: Mapping[str, Any]
 ) -> list[MaybeShape]:
-    """The shapes of all inputs, from those of the first ones; optional inputs are absent if they are not among these.
+    """Complete the shapes of all inputs, from those of the first ones.
+
+    Optional inputs are absent if they are not among these.
 
     Raises:
         ValueError: a shape breaks the rule, or does not say enough.
@@ -53,7 +55,7 @@ def infer_types(signature: Signature, dtypes: Sequence[str | None]) -> list[str]
 
 
 def given_types(shapes: Sequence[MaybeShape], dtypes: Sequence[str]) -> list[str | None]:
-    """The dtypes without those of inputs that are absent."""
+    """Return the dtypes without those of inputs that are absent."""
     return [None if shape is None else dtype for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 

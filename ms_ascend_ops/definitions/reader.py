@@ -96,7 +96,7 @@ def _operator(stem: str, data: Mapping[str, Any]) -> OpSpec:
 
 
 def _signatures(name: str, data: Mapping[str, Any]) -> tuple[Signature, Signature | None]:
-    """The signatures of the kernel, and of that of the gradient, if there is one."""
+    """Return the signatures of the kernel, and of that of the gradient, if there is one."""
     types, writes, optional = _types(data), tuple(data.get("writes") or ()), tuple(data.get("optional") or ())
     values = dict(data.get("values") or {})
     for key, given in (("writes", writes), ("optional", optional), ("values", values)):
@@ -230,7 +230,10 @@ def _counterpart(signature: Signature, data: Mapping[str, Any]) -> CounterpartSp
 
 
 def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:
-    """The rows of `types` with the variables that a gradient's inputs have; rows that become the same are one."""
+    """Return the rows of `types` with the variables that a gradient's inputs have.
+
+    Rows that become the same are one.
+    """
     used = {tensor.dtype for tensor in inputs}
     rows = [{variable: dtype for variable, dtype in row.items() if variable in used} for row in types]
     return tuple(row for i, row in enumerate(rows) if row not in rows[:i])

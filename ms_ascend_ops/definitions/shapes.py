@@ -1,4 +1,4 @@
-"""The grammar of symbolic shape rules, and their parser.
+"""Parses the grammar of symbolic shape rules.
 
 A rule is a blank-separated list of tokens, one definition of which serves Python, C++ and CANN:
 
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither.
+    """Describes one token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither.
 
     A window has the symbol of what it moves along, and the other five names in `window`.
     """
@@ -62,7 +62,7 @@ class Token:
 
 @dataclass(frozen=True)
 class ShapeRule:
-    """A parsed rule: the tokens before the anchored one, the anchored one, and those after it.
+    """Holds a parsed rule: the tokens before the anchored one, the anchored one, and those after it.
 
     Without an anchored token, `before` holds all of them.
     """
@@ -117,7 +117,9 @@ class ShapeRule:
         return self.tail == len(self.tokens)
 
     def in_order(self, axis: int) -> tuple[Token, ...]:
-        """The tokens as the dims stand, if the anchored one `moves` to an axis of the tail, or of a fixed rule."""
+        """Return the tokens as the dims stand, if the anchored one `moves` to an axis of the tail, or of a
+        fixed rule.
+        """
         others = self.before + self.after
         position = axis + len(self.tokens) if axis < 0 else axis
         return others[:position] + ((self.anchor,) if self.anchor else ()) + others[position:]

@@ -37,7 +37,7 @@ PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "s
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `dtype` is a dtype name or a dtype variable of the signature."""
+    """Describes one input or output. `dtype` is a dtype name or a dtype variable of the signature."""
 
     name: str
     dtype: str
@@ -47,7 +47,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class AttributeSpec:
-    """One attribute: its type, default and the values it may have."""
+    """Describes one attribute: its type, default and the values it may have."""
 
     name: str
     type: str
@@ -60,17 +60,20 @@ class AttributeSpec:
 
     @property
     def node_name(self) -> str:
-        """Its name in the node of a graph. MindSpore 2.10 renames any `data_format`, and MindIR loses it."""
+        """Return its name in the node of a graph. MindSpore 2.10 renames any `data_format`, and MindIR loses it."""
         return f"{self.name}_" if self.name == "data_format" else self.name
 
     def axis(self, value: Any) -> int:
-        """The axis that a value names, or the int that it is."""
+        """Return the axis that a value names, or the int that it is."""
         if not self.axes:
             return int(value)
         return self.axes[self.choices.index(value) if self.choices else int(value)]
 
     def current(self, value: Any) -> Any:
-        """The value as this release calls it; one of an earlier release, as files have it, is not complained of."""
+        """Return the value as this release calls it.
+
+        One of an earlier release, as files have it, is not complained of.
+        """
         return dict(self.renamed).get(value, value) if isinstance(value, str) else value
 
     def check(self, op: str, value: Any, name: str = "") -> Any:
@@ -122,7 +125,7 @@ class Signature:
     )  # symbol: the int attribute or symbol it is a multiple of
     version: int = 1  # raised when old nodes of a MindIR would mean something else
     writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
-    # The values of an input with which the kernel does not stop itself, in words for its error.
+    # The values of an input with which the kernel does not trap, in words for its error.
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -132,12 +135,12 @@ class Signature:
 
     @property
     def cann_type(self) -> str:
-        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        """Return the operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
         return f"MsAscendOps{self.entry}"
 
     @property
     def cann_outputs(self) -> tuple[TensorSpec, ...]:
-        """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
+        """Return the outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
         the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give
@@ -146,7 +149,7 @@ class Signature:
         return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
     def cann_constants(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The attributes as the aclnn function takes them, in the order of the definition."""
+        """Return the attributes as the aclnn function takes them, in the order of the definition."""
         return tuple(
             attribute.choices.index(attributes[attribute.name]) if attribute.choices else attributes[attribute.name]
             for attribute in self.attributes
@@ -154,25 +157,25 @@ class Signature:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The dtype variables, in the order of the kernel's template parameters."""
+        """Return the dtype variables, in the order of the kernel's template parameters."""
         return tuple(self.types[0])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all of this. The library has that of the definition it was built from."""
+        """Return a hash of all of this. The library has that of the definition it was built from."""
         return hashlib.sha256(json.dumps(asdict(self), default=sorted).encode()).hexdigest()[:16]
 
     @cached_property
     def presence(self) -> tuple[AttributeSpec, ...]:
-        """The attributes of a node that say which optional inputs it has: `has_bias`."""
+        """Return the attributes of a node that say which optional inputs it has: `has_bias`."""
         return tuple(AttributeSpec(f"has_{t.name}", "bool", True) for t in self.inputs if t.optional)
 
     def given(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-        """The inputs that a node with these attributes has."""
+        """Return the inputs that a node with these attributes has."""
         return tuple(t for t in self.inputs if not t.optional or presence.get(f"has_{t.name}", True))
 
     def npu_inputs(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-        """The inputs that a node with these attributes has on an NPU.
+        """Return the inputs that a node with these attributes has on an NPU.
 
         MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
         another one takes the place of an input that is absent.
@@ -181,13 +184,13 @@ class Signature:
         return tuple(tensor if tensor in given else given[0] for tensor in self.inputs)
 
     def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
-        """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
+        """Return the name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
         given = self.given(presence)
         absent = "".join(f"_no_{tensor.name}" for tensor in self.inputs if tensor not in given)
         return f"aclnn{self.cann_type}{absent}"
 
     def attribute(self, name: str) -> AttributeSpec:
-        """One attribute by its name."""
+        """Return one attribute by its name."""
         return next(attribute for attribute in self.attributes if attribute.name == name)
 
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +208,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class CounterpartSpec:
-    """CANN's own operator that computes the same.
+    """Names CANN's own operator that computes the same.
 
     `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
     same outputs. `when`: the values of attributes for which it is the same.
@@ -219,20 +222,23 @@ class CounterpartSpec:
 
 @dataclass(frozen=True)
 class Survey:
-    """Calls of an operator at the sizes of networks. `inputs` gives shapes of others than the first, by its dims."""
+    """Lists calls of an operator at the sizes of networks.
+
+    `inputs` gives shapes of others than the first, by its dims.
+    """
 
     shapes: tuple[tuple[int, ...], ...]  # of the first input
     attributes: Mapping[str, int]
     inputs: Mapping[str, tuple[int | None, ...]]  # positions of dims of the first input; None: 1
 
     def shape(self, name: str, first: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of an input where the first has this shape."""
+        """Return the shape of an input where the first has this shape."""
         return tuple(1 if dim is None else first[dim] for dim in self.inputs[name])
 
 
 @dataclass(frozen=True)
 class OpSpec:
-    """One operator."""
+    """Describes one operator."""
 
     name: str
     summary: str

@@ -1,4 +1,5 @@
-"""Shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)`, `torch.export` and ONNX have them.
+"""Infers shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)`, `torch.export` and ONNX
+have them.
 
 The rules are those of the definitions. `inference.infer_shapes` checks what is known; here the sizes that are not
 become expressions of the inputs' sizes. No size is compared, so no graph is tied to one: the kernel checks them all
@@ -21,7 +22,7 @@ Bound = dict[str, Sizes]
 
 
 def known(shape: Sequence[Any] | None) -> tuple[int, ...] | None:
-    """The shape with -1 for each size that is a symbol."""
+    """Return the shape with -1 for each size that is a symbol."""
     return None if shape is None else tuple(size if type(size) is int else -1 for size in shape)
 
 
@@ -68,7 +69,7 @@ def _bind(rule: ShapeRule, shape: Sizes, axes: Mapping[str, int], bound: Bound) 
 
 
 def _bind_run(tokens: Sequence[Token], dims: Sizes, bound: Bound) -> None:
-    # One token of any length takes what the others leave: the one that is not known yet, or else the first.
+    # One token of any length takes the remaining dims: the one that is not known yet, or else the first.
     stars = [token for token in tokens if token.star]
     elastic = next((token for token in stars if token.symbol not in bound), stars[0] if stars else None)
     left = len(dims) - sum(len(bound[t.symbol]) if t.star else 1 for t in tokens if t is not elastic)

@@ -1,1 +1,1 @@
-"""The emulated Ascend device: MindSpore's Ascend backend on a machine without an NPU."""
+"""Emulates an Ascend device: MindSpore's Ascend backend on a machine without an NPU."""

@@ -1,4 +1,4 @@
-"""CANN's operators as data: what aclnn.txt says, read.
+"""Reads CANN's operators as data: what aclnn.txt says.
 
 Each line is a function of CANN, its arguments in the order of C, and behind `=` the function of this package that
 computes it, where its name does not follow:
@@ -43,7 +43,7 @@ _PARAMETER = re.compile(r"([>&_]?)(\w+)(\??)(\*?)(?: (\w+))?")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument of a function of CANN."""
+    """Describes an argument of a function of CANN."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A function of CANN."""
+    """Describes a function of CANN."""
 
     function: str
     parameters: tuple[Parameter, ...]

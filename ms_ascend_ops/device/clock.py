@@ -1,4 +1,4 @@
-"""Predicted times on an emulated device: each stream has a clock, and what it ran goes into a trace.
+"""Predicts times on an emulated device: each stream has a clock, and what it ran goes into a trace.
 
 Kernels of this library take what the model of the chip (`ms_ascend_ops.profiler`) says of what they did. CANN's own
 operators, of which there is no kernel here, take what a roofline says (roofline.py), and copies what their bytes need.
@@ -28,7 +28,7 @@ _HOST_COPY = "host copy"
 
 
 def chip_of(soc: str) -> Chip:
-    """The description of the chip that CANN calls so.
+    """Return the description of the chip that CANN calls so.
 
     Raises:
         KeyError: there is none.
@@ -42,7 +42,7 @@ class Clock:
     def __init__(self, device: int, chip: Chip, library: Path | None):
         self._device = device
         self._chip = chip
-        # It is of the traced build; without one kernels are taken for what their bytes need.
+        # This needs the traced build; without it kernels take the time that their bytes need.
         self._library = ctypes.CDLL(str(library)) if library is not None else None
         if self._library is not None and not hasattr(self._library, "MsAscendTraceJson"):
             self._library = None
@@ -51,7 +51,7 @@ class Clock:
         self._rows: list[dict[str, Any]] = []
 
     def spend(self, stream: int, what: str, call: bytes, count: int, begin_ns: int) -> int:
-        """The nanoseconds that a command takes which begins at this time of its stream.
+        """Return the nanoseconds that a command takes which begins at this time of its stream.
 
         Args:
             stream: its number.

@@ -51,7 +51,7 @@ _QUIET = "{DEVICE:3,PROFILER:3}"
 
 @dataclass(frozen=True)
 class Settings:
-    """An emulated device, as the options of `emulate` ask for it."""
+    """Describes an emulated device, as the options of `emulate` ask for it."""
 
     chip: str = "ascend910b2"
     devices: int = 1
@@ -61,7 +61,7 @@ class Settings:
     trace: Path | None = None
 
     def memory(self) -> int:
-        """The bytes of one device's memory.
+        """Return the bytes of one device's memory.
 
         Raises:
             DeviceError: this machine has not as much, or it is too little for a device.
@@ -79,7 +79,7 @@ class Settings:
         return self.memory_bytes
 
     def describe(self) -> str:
-        """One line for the start of a program."""
+        """Describe the device in one line for the start of a program."""
         chip = load_chip(self.chip)
         count = f"{self.devices} devices of " if self.devices > 1 else ""
         return (
@@ -89,7 +89,7 @@ class Settings:
 
 
 def environment(settings: Settings, given: Mapping[str, str], cache: Path | None = None) -> dict[str, str]:
-    """The environment of a program on the device, made from the one that it would have.
+    """Return the environment of a program on the device, made from the one that it would have.
 
     Raises:
         ChipError: there is no such chip.
@@ -126,14 +126,14 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
 
 
 def other_cann(given: Mapping[str, str]) -> list[str]:
-    """The folders of another CANN that an environment names."""
+    """Return the folders of another CANN that an environment names."""
     found = [path for path in given.get("LD_LIBRARY_PATH", "").split(":") if path and _is_cann(path)]
     homes = [given.get(name, "") for name in ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")]
     return list(dict.fromkeys(path for path in (*homes, *found) if path and not _is_ours(path)))
 
 
 def parse_bytes(text: str) -> int:
-    """`8GiB`, `512M`, `1073741824`.
+    """Parse `8GiB`, `512M`, `1073741824`.
 
     Raises:
         ValueError: it is no size, or 0.
@@ -146,7 +146,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _settings(settings: Settings, chip: Chip) -> dict[str, str]:
-    """The variables that kernels/device/runtime/settings.h describes."""
+    """Read the variables that kernels/device/runtime/settings.h describes."""
     memory = settings.memory()
     numbers = {
         "cube": chip.cube.cores,
@@ -195,7 +195,7 @@ def _cache(given: Mapping[str, str]) -> Path:
 
 
 def _without_cann(given: Mapping[str, str], variable: str) -> list[str]:
-    """The entries of a path, but for those of CANN: this one, or another, which may not be mixed with it."""
+    """Return the entries of a path, but for those of CANN: this one, or another, which may not be mixed with it."""
     homes = [given[name] for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH") if given.get(name)]
     entries = [path for path in given.get(variable, "").split(":") if path]
     return [path for path in entries if not (_is_ours(path) or _is_cann(path) or _below(path, homes))]

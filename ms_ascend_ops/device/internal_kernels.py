@@ -1,4 +1,4 @@
-"""MindSpore's own fused kernels for inference (libms_kernels_internal.so), built for the emulated device.
+"""Builds MindSpore's own fused kernels for inference (libms_kernels_internal.so) for the emulated device.
 
 MindSpore links its Ascend plugin with them. Ours are compiled against the headers that its wheel brings, as what a
 kernel is told differs between versions, and become calls of the device (kernels/device/internal_kernels).

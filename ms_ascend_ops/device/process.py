@@ -1,4 +1,4 @@
-"""The process of an emulated device: libascendcl (kernels/device/runtime) starts one for each device of a program.
+"""Runs the process of an emulated device: libascendcl (kernels/device/runtime) starts one for each device of a program.
 
 Kernels of this library run in C++ (kernels/device/engine); CANN's own operators are computed here, with NumPy. This
 process does not import MindSpore.
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which ends this process
     trace = os.environ.get("MS_ASCEND_EMULATED_TRACE", "")
     clock = _clock(device, kernels) if trace else None
-    # The traced build counts instructions, and takes its time: what is known already runs in the fast one.
+    # The traced build counts instructions, which takes time: run what is known already in the fast build.
     fast = library.LIBRARY if clock is not None and clock.has_predictions and library.LIBRARY.is_file() else None
     if library.LIBRARY in (kernels.resolve(), fast):
         library.load_products()  # the same that a CPU has

@@ -1,4 +1,4 @@
-"""Bytes and FLOPs of CANN's own operators, as calls of the device have them, for what they take on a chip.
+"""Counts bytes and FLOPs of CANN's own operators, as calls of the device have them, for what they take on a chip.
 
 Bytes are those of every tensor of a call once; products of matrices, convolutions and attention count 2 FLOPs a
 multiplication.

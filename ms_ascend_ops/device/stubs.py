@@ -1,4 +1,4 @@
-"""Functions that a client wants of CANN and the emulated device does not have: each says so when it is called.
+"""Makes stubs of functions that a client wants of CANN and the device does not have: each says so when it is called.
 
 A client (MindSpore's Ascend plugin, torch_npu) is linked with names of CANN's libraries, and asks for more of them by
 dlsym. Both are read from its files; what our libraries define is taken away; all other names become one small
@@ -99,7 +99,7 @@ def _of_pytorch() -> list[Path]:
 
 
 def missing_names(speakers: Iterable[Path], others: Iterable[Path], libraries: Iterable[Path]) -> list[str]:
-    """Names that `speakers` want and neither they, `others` nor `libraries`, those of the device, define."""
+    """Return names that `speakers` want and neither they, `others` nor `libraries`, those of the device, define."""
     wanted: set[bytes] = set()
     defined: set[bytes] = set()
     for path in speakers:
@@ -112,7 +112,7 @@ def missing_names(speakers: Iterable[Path], others: Iterable[Path], libraries: I
 
 
 def missing_libraries(speakers: Iterable[Path], others: Iterable[Path], libraries: Iterable[Path]) -> list[str]:
-    """Libraries of CANN that `speakers` are linked with, and that nobody brings: MindSpore 2.7 and 2.8 name ten.
+    """Return libraries that `speakers` are linked with, and that nobody brings: MindSpore 2.7 and 2.8 name ten.
 
     What a client has in a folder `ascend` are kernels of others, which it does without where a library is missing.
     """
@@ -124,7 +124,9 @@ def missing_libraries(speakers: Iterable[Path], others: Iterable[Path], librarie
 
 
 def make_stubs(libraries: list[Path], cache: Path) -> Path:
-    """The folder of the library of stubs for the clients that are installed; it is made if it is not in the cache.
+    """Return the folder of the library of stubs for the clients that are installed.
+
+    It is made if it is not in the cache.
 
     Args:
         libraries: those of the device.
@@ -147,7 +149,7 @@ def make_stubs(libraries: list[Path], cache: Path) -> Path:
 
 
 def _make_internal_kernels(libraries: list[Path], folder: Path) -> list[Path]:
-    """MindSpore's own kernels; none, where a version has none, or other ones than the device knows."""
+    """Make MindSpore's own kernels; none, where a version has none, or other ones than the device knows."""
     client = internal_kernels.client()
     if client is None:
         return []
@@ -187,7 +189,10 @@ def _reason(output: str) -> str:
 
 
 def _source(names: Iterable[str]) -> str:
-    """Every function jumps to the one that tells, so that this one sees the caller of the function."""
+    """Write the source.
+
+    Every function jumps to the one that tells, so that this one sees the caller of the function.
+    """
     lines = []
     for name in names:
         body = "return 0;" if _PASS.fullmatch(name) else f'return MsAscendDeviceMissing("{name}");'
@@ -206,7 +211,7 @@ def _compile(source: str, libraries: Iterable[Path], library: Path, arguments: I
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch, library.name)
             command = ["g++", *arguments, "-x", "c++", "-O1", "-foptimize-sibling-calls", "-w", "-shared", "-fPIC", "-"]
-            # With a path of its own the loader does not look where the client has its libraries.
+            # With a path of its own the loader ignores the client's library folders.
             link = [f"-Wl,-soname,{library.name}", "-Wl,--no-as-needed", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
             command += ["-o", str(made), *link, "-x", "none"]
             linked = ("libascendcl.so", internal_kernels.LIBRARY_NAME)
@@ -235,7 +240,7 @@ def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def _symbols(path: Path) -> _Symbols:
-    """The dynamic symbols of a library, and what it is linked with."""
+    """Return the dynamic symbols of a library, and what it is linked with."""
     defined: set[bytes] = set()
     undefined: set[bytes] = set()
     needed: set[bytes] = set()
@@ -256,7 +261,7 @@ def _symbols(path: Path) -> _Symbols:
 
 
 def _strings(path: Path) -> set[bytes]:
-    """Names of CANN that a library has as constants: it asks for them by dlsym."""
+    """Return names of CANN that a library has as constants: it asks for them by dlsym."""
     data = _read(path)
     found = set()
     for kind, flags, offset, size, _ in _sections(data):

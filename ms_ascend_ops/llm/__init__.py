@@ -1,4 +1,4 @@
-"""Language models of the LLaMA family, from a checkpoint to tokens.
+"""Runs language models of the LLaMA family, from a checkpoint to tokens.
 
     from ms_ascend_ops.llm import LanguageModel
 

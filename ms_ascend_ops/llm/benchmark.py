@@ -22,7 +22,7 @@ _WARM = 8  # first tokens, which do not count: programs are made, loops are comp
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians at one length of context."""
+    """Holds medians at one length of context."""
 
     context: int
     prompt_s: float  # all of the context as a prompt
@@ -31,12 +31,12 @@ class Speed:
 
     @property
     def prompt_rate(self) -> float:
-        """Tokens of a prompt a second."""
+        """Return the tokens of a prompt a second."""
         return self.context / self.prompt_s
 
     @property
     def token_rate(self) -> float:
-        """Tokens of all answers a second."""
+        """Return the tokens of all answers a second."""
         return self.batch / self.token_s
 
 
@@ -56,7 +56,7 @@ class Engine(Protocol):
 
 
 class Own:
-    """An executor of this library."""
+    """Runs an executor of this library."""
 
     def __init__(self, executor: Executor, batch: int = 1):
         self.batch = batch
@@ -106,7 +106,7 @@ class Stock:
 
 
 class LlamaCpp:
-    """llama.cpp by llama-cpp-python, on the same GGUF file.
+    """Runs llama.cpp by llama-cpp-python, on the same GGUF file.
 
     Raises:
         ImportError: it is not installed.
@@ -137,7 +137,7 @@ class LlamaCpp:
 
 
 class Transformers:
-    """Transformers on PyTorch, in float32.
+    """Runs Transformers on PyTorch, in float32.
 
     Raises:
         ImportError: they are not installed.
@@ -207,7 +207,7 @@ def measured(
 
 
 def chart(speeds: Sequence[Mapping[str, Speed]], title: str, path: Path) -> None:
-    """Bars of both figures for each engine, a group for each length of context.
+    """Draw bars of both figures for each engine, a group for each length of context.
 
     Args:
         speeds: what `measured` gave, for each length.

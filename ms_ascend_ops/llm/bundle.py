@@ -1,4 +1,4 @@
-"""A language model as one file: the decoder as a MindIR, with tokenizer and chat template, in a bundle.
+"""Writes a language model as one file: the decoder as a MindIR, with tokenizer and chat template, in a bundle.
 
 A bundle of `export/files/bundle.py` with three more files, llm/config.json, llm/tokenizer.json and llm/template.jinja.
 The graph runs prompts and single tokens, on whatever this machine's `device_target` is.
@@ -241,7 +241,7 @@ def _whole(values: Mapping[str, Any], key: str) -> int:
 def _check_graph(
     path: Path, graph: Any, sizes: Mapping[str, tuple[int, ...]], config: ModelConfig, blocks: int, context: int
 ) -> None:
-    """The kernels write where slots say: the cache must be as large as the file says."""
+    """Check the graph: the kernels write where slots say, so the cache must be as large as the file says."""
     from ms_ascend_ops.llm.graph import COSINES, KEY_CACHE  # noqa: PLC0415
 
     shapes = [spec.shape for spec in graph.inputs]

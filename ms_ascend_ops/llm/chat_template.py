@@ -1,4 +1,4 @@
-"""Chat templates: from messages to the text that a model was trained on.
+"""Renders chat templates: from messages to the text that a model was trained on.
 
 A template comes with a checkpoint, so it is foreign code: it runs in Jinja2's sandbox, in a process of its own that has
 limits of memory and time (template_process.py).
@@ -44,7 +44,7 @@ class TemplateError(ValueError):
 
 
 class ChatTemplate:
-    """A template of Jinja2, as Hugging Face writes them.
+    """Renders a template of Jinja2, as Hugging Face writes them.
 
     Args:
         text: the template.
@@ -70,7 +70,7 @@ class ChatTemplate:
         self, messages: Sequence[Mapping[str, Any]], generate: bool = True, characters: int = _MOST_CHARACTERS,
         **variables: Any,
     ) -> str:  # fmt: skip
-        """The text of a conversation; with `generate`, up to where the answer begins.
+        """Render the text of a conversation; with `generate`, up to where the answer begins.
 
         Args:
             messages: role and content of each.
@@ -113,7 +113,7 @@ class ChatTemplate:
 
 
 def _as_given(message: Any) -> Any:
-    """A message as transformers hands it over: without keys of None, its reasoning under the names in use."""
+    """Return a message as transformers hands it over: without keys of None, its reasoning under the names in use."""
     if not isinstance(message, Mapping):
         return message
     reasoning = next((message[key] for key in _REASONING if message.get(key) is not None), None)
@@ -130,7 +130,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
 
 
 class _Process:
-    """The process of a template."""
+    """Runs the process of a template."""
 
     def __init__(self) -> None:
         worker = Path(__file__).with_name("template_process.py")

@@ -1,4 +1,4 @@
-"""Tokenizer and chat template of a checkpoint."""
+"""Loads tokenizer and chat template of a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_vocabulary", "load_template", "load_tokenizer", "portable_temp
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer of a checkpoint.
+    """Return the tokenizer of a checkpoint.
 
     Raises:
         ValueError: it has none that can be read, or one with more tokens than the embedding has rows.
@@ -32,17 +32,17 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> N
 
 
 def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """The chat template of a checkpoint, if it has one."""
+    """Return the chat template of a checkpoint, if it has one."""
     return template_of(checkpoint.path, checkpoint.chat_template, tokenizer)
 
 
 def template_of(path: Path, text: str | None, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """A chat template from its text."""
+    """Make a chat template from its text."""
     return None if text is None else ChatTemplate(text, str(path), tokenizer.named)
 
 
 def portable_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> str:
-    """The text of a chat template, for programs that put no tokens around a conversation.
+    """Return the text of a chat template, for programs that put no tokens around a conversation.
 
     Raises:
         ValueError: it is none.

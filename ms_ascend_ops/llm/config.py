@@ -36,7 +36,8 @@ class RopeScaling:
     attention_factor: float = 1.0
 
     def context(self, context: int) -> int:
-        """The positions that a network is made for, where its file says `context`: YaRN's files may mean the original.
+        """Return the positions that a network is made for, where its file says `context`: YaRN's files may mean
+        the original.
 
         Files of other kinds say the stretched one.
         """
@@ -66,7 +67,7 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU.
+    """Holds sizes and constants of a decoder: rotary embedding, RMSNorm, grouped attention, SwiGLU.
 
     Args:
         layers: decoder layers.
@@ -167,7 +168,7 @@ class ModelConfig:
 
     @property
     def rotary_pairs(self) -> int:
-        """Pairs of elements of a head that are rotated."""
+        """Return the number of pairs of elements of a head that are rotated."""
         return (self.rotary or self.head_size) // 2
 
     @property
@@ -197,10 +198,10 @@ class ModelConfig:
 
     @property
     def query_size(self) -> int:
-        """Elements of all queries of a token."""
+        """Return the number of elements of all queries of a token."""
         return self.heads * self.head_size
 
     @property
     def key_size(self) -> int:
-        """Elements of all keys, or all values, of a token."""
+        """Return the number of elements of all keys, or all values, of a token."""
         return self.key_heads * self.head_size

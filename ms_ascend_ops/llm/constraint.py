@@ -1,4 +1,4 @@
-"""Constrained decoding: which tokens may follow, by llguidance (`pip install 'ms_ascend_ops[structured]'`).
+"""Constrains decoding: which tokens may follow, by llguidance (`pip install 'ms_ascend_ops[structured]'`).
 
 Schemas come from strangers, so grammars are matched in a process for each request (constraint_process.py), which has
 limits of memory and time. It finds out what may follow a token while the network works on that token.
@@ -36,22 +36,22 @@ _WHITESPACE = r"[ \n\r\t]{1,20}"  # without a bound, small models write nothing 
 
 
 class ConstraintError(ValueError):
-    """A schema cannot be used, or took too much."""
+    """Reports that a schema cannot be used, or took too much."""
 
 
 def json_grammar(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The grammar of JSON texts of a schema."""
+    """Return the grammar of JSON texts of a schema."""
     options = {"whitespace_flexible": True, "whitespace_pattern": _WHITESPACE}
     return [{"json_schema": {**schema, "x-guidance": options}}]
 
 
 def lark_grammar(begin: str, schema: Mapping[str, Any], end: str) -> list[dict[str, Any]]:
-    """The grammar of such a text between two others. `begin` and `end` are terms of Lark, or empty."""
+    """Return the grammar of such a text between two others. `begin` and `end` are terms of Lark, or empty."""
     return [{"lark_grammar": f"start: {begin} @value {end}"}, {"name": "value", **json_grammar(schema)[0]}]
 
 
 class Grammars:
-    """The grammars of a model. For any thread.
+    """Compiles the grammars of a model. Any thread may use it.
 
     Args:
         tokenizer: of the model.
@@ -68,7 +68,7 @@ class Grammars:
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def open(self, grammar: Sequence[Mapping[str, Any]], copies: int = 1) -> list[Constraint]:
-        """Constraints of this grammar, for so many sequences.
+        """Return constraints of this grammar, for so many sequences.
 
         Raises:
             ConstraintError: the grammar is none, or takes too much to compile.
@@ -134,7 +134,10 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
 
 
 class _Connection:
-    """The process of a request. Answers come in the order of the questions, and may be of different copies."""
+    """Connects to the process of a request.
+
+    Answers come in the order of the questions, and may be of different copies.
+    """
 
     def __init__(self, connection: socket.socket, vocabulary: int):
         self._socket, self._vocabulary = connection, vocabulary
@@ -177,7 +180,7 @@ class Constraint:
         return self._connection.ready(self._copy, wait_s)
 
     def allowed(self) -> Array:
-        """The numbers of the tokens that may follow now; none: the text is complete.
+        """Return the numbers of the tokens that may follow now; none: the text is complete.
 
         Raises:
             ConstraintError: the process has ended, or found no way on.

@@ -1,4 +1,4 @@
-"""The process in which grammars are matched. It is started as a file, and imports nothing but llguidance.
+"""Matches grammars in a process that is started as a file, and imports nothing but llguidance.
 
 A JSON schema is a program of a stranger: one of 60 bytes (`multipleOf: 9999999`) takes hours to compile. So this
 process, which holds the vocabulary, forks for each request, and what it forks has limits of memory and time.
@@ -42,7 +42,7 @@ def receive(source: socket.socket, size: int) -> bytes:
 
 
 def frame(source: socket.socket) -> bytes:
-    """The bytes of a frame: their number comes first."""
+    """Return the bytes of a frame: their number comes first."""
     return receive(source, struct.unpack("<I", receive(source, 4))[0])
 
 

@@ -28,7 +28,7 @@ _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 @dataclass(frozen=True)
 class Chunk:
-    """New tokens of a sequence, which stand at the positions from `start` on, and the blocks of the sequence."""
+    """Holds new tokens of a sequence, which stand at the positions from `start` on, and the blocks of the sequence."""
 
     tokens: Sequence[int]
     start: int
@@ -44,17 +44,17 @@ class Executor(Protocol):
 
     @property
     def chunk(self) -> int:
-        """New tokens of a step at most."""
+        """Return the number of new tokens of a step at most."""
 
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
-        """Logits behind the last token of each chunk, float32, shape (chunks, vocabulary).
+        """Run a step; return logits behind the last token of each chunk, float32, shape (chunks, vocabulary).
 
         Several chunks have one token each. With `every_row` there is one chunk, and a row of logits for each token.
         """
 
 
 class StepArrays:
-    """The inputs of a step of b sequences with s tokens, as arrays, and what fills them."""
+    """Holds the inputs of a step of b sequences with s tokens, as arrays, and fills them."""
 
     def __init__(self, network: Network, angles: Angles, batch: int, tokens: int, table: int):
         config = network.config
@@ -71,7 +71,10 @@ class StepArrays:
         self._positions = np.zeros((batch, tokens), np.int64)
 
     def fill(self, chunks: Sequence[Chunk]) -> None:
-        """Padding comes before the tokens of a sequence: its keys go nowhere, and its queries see nothing new."""
+        """Fill in the inputs.
+
+        Padding comes before the tokens of a sequence: its keys go nowhere, and its queries see nothing new.
+        """
         inputs = self.inputs
         self._ids.fill(0)
         self._positions.fill(0)
@@ -120,7 +123,7 @@ class ProgramExecutor:
         return self.network.all_logits(wanted)
 
     def states(self, chunk: Chunk) -> Array:
-        """The normalized states behind the last layer, float32, shape (tokens, hidden)."""
+        """Compute the normalized states behind the last layer, float32, shape (tokens, hidden)."""
         return self._run([chunk], "states")[-len(chunk.tokens) :].astype(np.float32)
 
     def _run(self, chunks: Sequence[Chunk], rows: str) -> Array:
@@ -167,6 +170,6 @@ def check_memory(source: str, config: ModelConfig, blocks: int, context: int, it
 
 
 def padded(count: int) -> int:
-    """The size of the program for a number of tokens or sequences."""
+    """Return the size of the program for a number of tokens or sequences."""
     index = bisect_left(_SIZES, count)
     return _SIZES[index] if index < len(_SIZES) else count

@@ -25,7 +25,7 @@ FUSED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture.
+    """Describes an architecture.
 
     Args:
         model: its class in transformers.

@@ -1,4 +1,4 @@
-"""The decoder as a cell that can be exported: tokens in, logits out, weights and cache inside.
+"""Makes the decoder a cell that can be exported: tokens in, logits out, weights and cache inside.
 
 One graph takes prompts and single tokens: numbers of sequences and of tokens are left open. The cache is state of the
 graph, which `kv_cache_update` writes in place.
@@ -35,7 +35,7 @@ def _parameter(values: Array, name: str) -> Parameter:
 
 
 class _Part(nn.Cell):  # type: ignore[misc]
-    """A part of a network whose arrays are parameters, and whose own parts are cells: what a graph can hold."""
+    """Wraps a part of a network whose arrays are parameters, and whose own parts are cells: what a graph can hold."""
 
     def __init__(self, part: Any, name: str):
         super().__init__()
@@ -59,7 +59,7 @@ class _Experts(_Part, Experts):
 
 
 class _Layer(_Part):
-    """A layer with its cache."""
+    """Computes a layer with its cache."""
 
     def __init__(self, layer: Layer, empty: Array):
         name = f"layers.{layer.index}"
@@ -69,7 +69,7 @@ class _Layer(_Part):
 
 
 class _Angles(nn.Cell):  # type: ignore[misc]
-    """Cosines and sines of positions, of one rotary base."""
+    """Computes cosines and sines of positions, of one rotary base."""
 
     def __init__(self, tables: tuple[Array, Array], name: str):
         super().__init__()
@@ -92,7 +92,7 @@ def _held(part: Any, name: str) -> Any:
 
 
 class Decoder(nn.Cell):  # type: ignore[misc]
-    """Logits behind the last token of each sequence.
+    """Computes logits behind the last token of each sequence.
 
     Args:
         network: weights, as `load_network` reads them.

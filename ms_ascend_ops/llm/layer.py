@@ -1,4 +1,4 @@
-"""A layer of a decoder, and the decoder of such layers. The only place that says what they compute.
+"""Defines a layer of a decoder, and the decoder of such layers. The only place that says what they compute.
 
 The functions are written over an interface of operators, `ops`, which decides what becomes of them:
 
@@ -28,7 +28,7 @@ __all__ = ["PARTS", "Layer", "attend_to_cache", "converted", "decoder", "layer_p
 
 @dataclass(eq=False)
 class Layer:
-    """Weights of a decoder layer. A norm that the network has not is None."""
+    """Holds the weights of a decoder layer. A norm that the network has not is None."""
 
     config: ModelConfig
     index: int
@@ -51,7 +51,7 @@ PARTS = (Layer, Experts, FloatLinear, QuantizedLinear, SummedLinear)
 
 
 def decoder(ops: Any, network: Any, x: Any, angles: Any, attend: Callable[..., Any]) -> Any:
-    """Normalized states behind the last layer, shape (b, s, hidden).
+    """Compute the normalized states behind the last layer, shape (b, s, hidden).
 
     Args:
         ops: the operators.
@@ -71,12 +71,12 @@ def decoder(ops: Any, network: Any, x: Any, angles: Any, attend: Callable[..., A
 
 
 def normalized(ops: Any, x: Any, norm: Any, config: ModelConfig) -> Any:
-    """x behind a norm, if there is one."""
+    """Return x behind a norm, if there is one."""
     return x if norm is None else ops.rms_norm(x, norm, epsilon=config.epsilon, scheme=config.family.norm_scheme)[0]
 
 
 def _added(ops: Any, residual: Any, product: Any, norm: Any, config: ModelConfig) -> tuple[Any, Any]:
-    """The normalized sum, and the sum."""
+    """Return the normalized sum, and the sum."""
     if norm is None:
         total = ops.add(residual, product)
         return total, total
@@ -104,7 +104,7 @@ def layer_product(
 
 
 def _heads(ops: Any, layer: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any]:
-    """Queries and keys, rotated, and values: (b, s, heads, head_size)."""
+    """Return queries and keys, rotated, and values: (b, s, heads, head_size)."""
     config = layer.config
     batch, seq, size = x.shape[0], x.shape[1], config.head_size
     mode, rotary = config.rotary_mode, config.rotary
@@ -149,7 +149,7 @@ def layers_of(
     config: ModelConfig, norm: Callable[[str], Any], linear: Callable[..., Linear], experts: Callable[[str], Experts],
     separate: bool = False,
 ) -> list[Layer]:  # fmt: skip
-    """The layers of a network, by the names of its weights.
+    """Return the layers of a network, by the names of its weights.
 
     Args:
         config: of the network.
@@ -190,7 +190,7 @@ def layers_of(
 
 
 def converted(part: Any, convert: Callable[[Any], Any]) -> Any:
-    """A part of a network with its arrays as tensors of another library."""
+    """Return a part of a network with its arrays as tensors of another library."""
     if isinstance(part, np.ndarray):
         return convert(part)
     if isinstance(part, (tuple, list)):

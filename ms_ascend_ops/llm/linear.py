@@ -1,4 +1,4 @@
-"""Linear layers, behind which the type of the weight can be exchanged."""
+"""Computes linear layers, behind which the type of the weight can be exchanged."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Array = np.ndarray[Any, Any]
 
 
 class Linear(Protocol):
-    """y = x weight^T + bias."""
+    """Computes y = x weight^T + bias."""
 
     def __call__(self, ops: Any, x: Any) -> Any:
-        """The product, by the operators `ops`."""
+        """Compute the product, by the operators `ops`."""
 
     def gated(self, ops: Any, x: Any, activation: str) -> Any:
-        """The activation of the first half of the product's columns times the second."""
+        """Compute the activation of the first half of the product's columns times the second."""
 
 
 def _gated(ops: Any, x: Any, activation: str) -> Any:
-    """A family's activation of the first half of the columns, times the second."""
+    """Compute a family's activation of the first half of the columns, times the second."""
     if activation == "gelu_tanh":
         return ops.geglu(x, activate_left=True, approximate="tanh")
     return ops.swiglu(x)
@@ -45,17 +45,17 @@ def _gated(ops: Any, x: Any, activation: str) -> Any:
 
 @dataclass(eq=False)
 class FloatLinear:
-    """A weight of floats, shape (n, k)."""
+    """Computes with a weight of floats, shape (n, k)."""
 
     weight: Any
     bias: Any
 
     def product(self, ops: Any, x: Any) -> Any:
-        """The product, by the operators `ops`."""
+        """Compute the product, by the operators `ops`."""
         return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
 
     def gated(self, ops: Any, x: Any, activation: str) -> Any:
-        """The activation of the first half of the product's columns times the second."""
+        """Compute the activation of the first half of the product's columns times the second."""
         return _gated(ops, self.product(ops, x), activation)
 
     __call__ = product
@@ -63,7 +63,7 @@ class FloatLinear:
 
 @dataclass(eq=False)
 class QuantizedLinear:
-    """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
+    """Computes with a weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
 
     quantize_x: of the operators: "int8" rounds x to 8 bits.
     """
@@ -75,13 +75,13 @@ class QuantizedLinear:
     quantize_x: str
 
     def product(self, ops: Any, x: Any) -> Any:
-        """The product, by the operators `ops`."""
+        """Compute the product, by the operators `ops`."""
         return ops.weight_quant_matmul(
             x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
         )  # fmt: skip
 
     def gated(self, ops: Any, x: Any, activation: str) -> Any:
-        """The activation of the first half of the product's columns times the second."""
+        """Compute the activation of the first half of the product's columns times the second."""
         if activation != "silu":
             return _gated(ops, self.product(ops, x), activation)
         return ops.weight_quant_swiglu(
@@ -93,7 +93,7 @@ class QuantizedLinear:
 
 @dataclass(eq=False)
 class SummedLinear:
-    """A layer whose weight has some of the columns: the processes of a group add up what they get."""
+    """Computes a layer whose weight has some of the columns: the processes of a group add up what they get."""
 
     linear: Linear
     group: Any
@@ -102,13 +102,13 @@ class SummedLinear:
         return self.group.summed(ops, self.linear(ops, x))
 
     def gated(self, ops: Any, x: Any, activation: str) -> Any:
-        """The activation of the first half of the product's columns times the second."""
+        """Compute the activation of the first half of the product's columns times the second."""
         return _gated(ops, self(ops, x), activation)
 
 
 @dataclass(eq=False)
 class Experts:
-    """A mixture of experts: feed-forward layers, of which a token takes `used`, weighted by a router.
+    """Computes a mixture of experts: feed-forward layers, of which a token takes `used`, weighted by a router.
 
     Args:
         router: shape (experts, hidden).
@@ -139,7 +139,7 @@ class Experts:
 
 
 def load_experts(checkpoint: Checkpoint, name: str, dtype: Any) -> Experts:
-    """The experts of a layer, as floats."""
+    """Load the experts of a layer, as floats."""
     config = checkpoint.config
 
     def stacked(kind: str, *shape: int) -> Array:
@@ -157,7 +157,7 @@ def load_linear(
     checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False, quantize_x: str = "none",
     rows: Sequence[slice] | None = None, columns: slice = ALL, bias: bool = True,
 ) -> Linear:  # fmt: skip
-    """One layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
+    """Load one layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
 
     With `quantized`, weights that are quantized in the file stay so, with the bits of the one that has most, and the
     groups that all of them have; `quantize_x` is for those. Of each weight,
@@ -191,7 +191,7 @@ def load_linear(
 
 
 def _joined(forms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, Array, Array | None]:
-    """One matrix below the other: with offsets, and with scales of float32, if one of them has those."""
+    """Join matrices one below the other: with offsets, and with scales of float32, if one of them has those."""
     numbers, scales, offsets = zip(*forms, strict=True)
     dtype = np.result_type(*scales)
     offset = None
@@ -202,7 +202,7 @@ def _joined(forms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, 
 
 
 def rounding_of(activations: str) -> str:
-    """The attribute `quantize_x` of the operators.
+    """Return the attribute `quantize_x` of the operators.
 
     Raises:
         ValueError: it is neither "int8" nor "float".

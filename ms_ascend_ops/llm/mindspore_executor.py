@@ -62,7 +62,7 @@ class MindSporeExecutor:
 
 
 def tensor_of(array: Array) -> Tensor:
-    """The array as a tensor; on its memory where it may be written."""
+    """Return the array as a tensor; on its memory where it may be written."""
     if array.dtype.name == "bfloat16":  # MindSpore has a type of its own for it
         array = array.view(numpy_bfloat16())
     return Tensor.from_numpy(np.ascontiguousarray(array).copy() if not array.flags.writeable else array)

@@ -1,4 +1,4 @@
-"""A model with all that it takes to use it: network, cache, tokenizer, chat template."""
+"""Holds a model with all that it takes to use it: network, cache, tokenizer, chat template."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Completion:
 
 
 class LanguageModel:
-    """A language model that generates text. `from_file` opens one.
+    """Generates text with a language model. `from_file` opens one.
 
     Args:
         executor: who runs the network, with its cache.
@@ -66,7 +66,7 @@ class LanguageModel:
         self.note = ""  # what the file is read as, where that takes much more than it says
         self._tool_form: ToolForm | None = None
         self.group = group  # processes that each hold a part; all must get the same requests in the same order
-        # They must choose the same tokens, so that they need the same random numbers.
+        # They must choose the same tokens: give them the same random numbers.
         own_seed = int(np.random.default_rng().integers(1 << 24)) if group else 0
         self._seeds = np.random.default_rng(group.shared(own_seed)) if group else None
 
@@ -245,7 +245,7 @@ class LanguageModel:
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None, most: int | None = None,
     ) -> list[int]:  # fmt: skip
-        """The tokens of a conversation, up to where the answer begins.
+        """Return the tokens of a conversation, up to where the answer begins.
 
         Args:
             messages: role and content of each.
@@ -262,7 +262,7 @@ class LanguageModel:
 
 
 def cache_type(cache_dtype: str | None, dtype: str) -> Any:
-    """The type of the cache of a network that calculates in `dtype`.
+    """Return the type of the cache of a network that calculates in `dtype`.
 
     Raises:
         ValueError: there is no such type.

@@ -1,4 +1,4 @@
-"""A decoder (layer.py) with its weights, as it runs on a paged cache."""
+"""Runs a decoder (layer.py) with its weights on a paged cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepInputs:
 
 
 class Network:
-    """A LLaMA-like decoder with its weights."""
+    """Computes a LLaMA-like decoder with its weights."""
 
     def __init__(
         self, config: ModelConfig, dtype: Any, embedding: Weight, layers: list[Layer], norm: Any, head: Linear,
@@ -63,17 +63,20 @@ class Network:
             out *= self.dtype.type(scale)
 
     def all_logits(self, products: Array) -> Array:
-        """Logits of the whole vocabulary, of the last products of this process's part, float32."""
+        """Return logits of the whole vocabulary, of the last products of this process's part, float32."""
         logits = capped(products, self.config.logit_cap)
         return logits if self.group is None else self.group.joined(logits, self.config.vocabulary)
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
-        """Normalized states behind the last layer, shape (b, s, hidden). Attention is in the type of the caches."""
+        """Compute the normalized states behind the last layer, shape (b, s, hidden).
+
+        Attention is in the type of the caches.
+        """
         return decoder(ops, self, step.x, step.angles, attention(ops, step, caches))
 
 
 def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
-    """The attention of the layers in a step, over the keys and values of each of them."""
+    """Compute the attention of the layers in a step, over the keys and values of each of them."""
 
     def attend(layer: Layer, query: Any, key: Any, value: Any) -> Any:
         places = step.slots, step.tables, step.lengths
@@ -83,12 +86,12 @@ def attention(ops: Any, step: StepInputs, caches: Sequence[tuple[Any, Any]]) -> 
 
 
 def capped(logits: Array, cap: float) -> Array:
-    """Logits that come near to a cap at most; 0: there is none."""
+    """Cap logits smoothly; 0: there is no cap."""
     return cap * np.tanh(logits / cap) if cap else logits
 
 
 class _Blocks:
-    """Memory for weights, one behind the other.
+    """Allocates memory for weights, one behind the other.
 
     NumPy asks for large pages where an array has 4 MiB and more: a CPU then foresees more of what is read next. One
     thread of a Zen 4 read weights of 8 bits at 28 rather than 25 GB/s.
@@ -100,7 +103,7 @@ class _Blocks:
         self._left = np.empty(0, np.uint8)
 
     def place(self, array: Array) -> Array:
-        """The array, in a block unless it is large enough alone."""
+        """Place the array in a block unless it is large enough alone."""
         size = -(-array.nbytes // self._ALIGNMENT) * self._ALIGNMENT
         if size > self._SIZE // 16:
             return array
@@ -140,7 +143,7 @@ def load_network(
             return whole_layer
         rows = [partition.rows(name) for name in names]
         columns = partition.columns(names[0])
-        # A bias is added once.
+        # Add the bias once.
         bias = columns == ALL or partition.rank == 0
         layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
         return layer if columns == ALL else SummedLinear(layer, group)

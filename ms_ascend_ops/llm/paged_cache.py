@@ -1,4 +1,4 @@
-"""Who has which block of the cache, and which blocks hold a prefix that another sequence can use, too."""
+"""Tracks who has which block of the cache, and which blocks hold a prefix that another sequence can use, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Key = tuple[int, tuple[int, ...]]
 
 
 class BlockPool:
-    """Blocks with counts of their users.
+    """Holds blocks with counts of their users.
 
     A full block is known by all tokens up to its end. When its last user leaves, it keeps its content until somebody
     needs the memory, the longest unused first.
@@ -32,11 +32,11 @@ class BlockPool:
 
     @property
     def free(self) -> int:
-        """Blocks that can be taken."""
+        """Return the number of blocks that can be taken."""
         return len(self._empty) + len(self._unused)
 
     def take(self) -> int:
-        """A block for new content; there is a free one."""
+        """Take a block for new content; there is a free one."""
         if self._empty:
             block = heapq.heappop(self._empty)
         else:
@@ -46,7 +46,9 @@ class BlockPool:
         return block
 
     def find(self, prefix: int, tokens: tuple[int, ...]) -> tuple[int, int] | None:
-        """The block that holds these tokens behind this prefix, with a user more, and the prefix that ends with it."""
+        """Find the block that holds these tokens behind this prefix, add a user, and return it with the prefix
+        that ends with it.
+        """
         found = self._by_key.get((prefix, tokens))
         if found is not None:
             self._unused.pop(found[0], None)
@@ -64,7 +66,7 @@ class BlockPool:
         return number
 
     def release(self, block: int) -> None:
-        """A user less."""
+        """Remove a user."""
         self._users[block] -= 1
         if self._users[block] == 0:
             if block in self._key_of:
@@ -74,7 +76,7 @@ class BlockPool:
 
 
 class SequenceBlocks:
-    """The blocks of one sequence."""
+    """Holds the blocks of one sequence."""
 
     def __init__(self, pool: BlockPool):
         self._pool = pool

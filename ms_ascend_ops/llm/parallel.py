@@ -1,4 +1,4 @@
-"""A network on several processes: which part of every layer each of them holds, and how parts are put together.
+"""Divides a network among several processes: which part of every layer each of them holds, and how parts are joined.
 
 Products whose outputs are features of their own are split by rows of the weight: queries, keys and values by heads,
 gate and up, and the last product by tokens of the vocabulary. Those that follow, of attention's output and down, are
@@ -49,7 +49,7 @@ class Partition:
     vocabulary: slice
 
     def rows(self, name: str) -> slice:
-        """Rows of a weight, by the name of the layer."""
+        """Return rows of a weight, by the name of the layer."""
         part = {
             "q_proj": self._features(self.heads),
             "k_proj": self._features(self.key_heads),
@@ -62,7 +62,7 @@ class Partition:
         return part.get(name.rpartition(".")[2], ALL)
 
     def columns(self, name: str) -> slice:
-        """Columns of a weight, by the name of the layer."""
+        """Return columns of a weight, by the name of the layer."""
         part = {"o_proj": self._features(self.heads), "down_proj": self.feed_forward}
         return part.get(name.rpartition(".")[2], ALL)
 
@@ -70,13 +70,13 @@ class Partition:
         return slice(heads.start * self.head_size, heads.stop * self.head_size)
 
     def own(self, config: ModelConfig) -> ModelConfig:
-        """The sizes of this part. The vocabulary stays that of the whole."""
+        """Return the sizes of this part. The vocabulary stays that of the whole."""
         heads, keys, features = (part.stop - part.start for part in (self.heads, self.key_heads, self.feed_forward))
         return replace(config, heads=heads, key_heads=keys, feed_forward=features)
 
 
 def partition(checkpoint: Checkpoint, rank: int, size: int, quantized: bool = False) -> Partition:
-    """The part of one process.
+    """Return the part of one process.
 
     Query heads stay with the key head that they share. Parts need not be equal: of 3 key heads, the first of two
     processes gets 2. Where there are more processes than key heads, several hold the same one, each with some of its
@@ -136,7 +136,7 @@ def _group_unit(checkpoint: Checkpoint, name: str, columns: int, quantized: bool
 
 
 class Group:
-    """Processes that hold the parts of a network, and MindSpore's collectives between them.
+    """Groups processes that hold the parts of a network, with MindSpore's collectives between them.
 
     Sums are float32, and rounded once.
     """
@@ -149,7 +149,7 @@ class Group:
         if os.environ.get("MS_ROLE") == "MS_SCHED":
             sys.exit(0)  # init returns when all others have ended
         if ms.get_context("device_target") == "CPU":
-            # Else each collective waits for threads that pass launches on, 20 ms on a busy machine in place of 0.6.
+            # Otherwise each collective waits for threads that forward launches: 20 ms on a busy machine instead of 0.6.
             ms.runtime.launch_blocking()
         self.rank, self.size = get_rank(), get_group_size()
         self._tensor = ms.Tensor.from_numpy
@@ -157,13 +157,13 @@ class Group:
         self._reduce, self._gather = ms.ops.AllReduce(), ms.ops.AllGather()
 
     def summed(self, ops: Any, x: Any) -> Any:
-        """The sum of what the processes have, by the operators that the network runs on."""
+        """Sum what the processes have, by the operators that the network runs on."""
         if hasattr(ops, "in_place"):  # a Recorder
             return ops.in_place(self.add_up, x)
         return self.summed_tensor(x)
 
     def summed_tensor(self, x: Any) -> Any:
-        """The sum of a tensor of MindSpore over all processes."""
+        """Sum a tensor of MindSpore over all processes."""
         return self._reduce(x.astype(self._float32)).astype(x.dtype)
 
     def add_up(self, array: Array) -> None:
@@ -171,7 +171,7 @@ class Group:
         array[...] = self._reduce(self._tensor(np.ascontiguousarray(array, np.float32))).asnumpy()
 
     def joined(self, part: Array, count: int) -> Array:
-        """The last axis of all processes, one behind the other: of rows that were cut by `shares(count, size)`."""
+        """Concatenate the last axis of all processes: of rows that were cut by `shares(count, size)`."""
         cuts = shares(count, self.size)
         widest = cuts[0].stop
         own = np.zeros((*part.shape[:-1], widest), np.float32)
@@ -180,7 +180,7 @@ class Group:
         return np.concatenate([one[..., : cut.stop - cut.start] for one, cut in zip(parts, cuts, strict=True)], -1)
 
     def shared(self, number: int) -> int:
-        """The number that the first process has, which is below 2^24."""
+        """Return the number that the first process has, which is below 2^24."""
         value = np.array([number % _MOST_SHARED if self.rank == 0 else 0], np.float32)
         self.add_up(value)
         return int(value[0])

@@ -27,14 +27,14 @@ class Predictor(Protocol):
 
     @property
     def chunk(self) -> int:
-        """New tokens of a step at most."""
+        """Return the number of new tokens of a step at most."""
 
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
         """See `Executor`."""
 
 
 class LlamaCpp:
-    """llama.cpp by llama-cpp-python, with its own settings, for one sequence.
+    """Runs llama.cpp by llama-cpp-python, with its own settings, for one sequence.
 
     Raises:
         ImportError: it is not installed.
@@ -50,7 +50,7 @@ class LlamaCpp:
         )
 
     def tokens(self, text: str) -> list[int]:
-        """The tokens of a text, by its own tokenizer."""
+        """Return the tokens of a text, by its own tokenizer."""
         ids: list[int] = self._model.tokenize(text.encode(), add_bos=False, special=True)
         return ids
 
@@ -65,7 +65,7 @@ class LlamaCpp:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """exp of the mean negative log probability of tokens, with its standard error."""
+    """Holds exp of the mean negative log probability of tokens, with its standard error."""
 
     value: float
     error: float
@@ -75,7 +75,7 @@ class Perplexity:
 def perplexity(
     executor: Predictor, tokens: Sequence[int], window: int, begin: int | None = None, step: int | None = None
 ) -> Iterator[Perplexity]:
-    """The perplexity of a text so far, after each window of it.
+    """Yield the perplexity of a text so far, after each window of it.
 
     The text is cut into windows that do not see each other. In each, the second half is predicted from all before it
     in the window: the way of llama.cpp, whose figures these can be compared with. A text shorter than two windows is
@@ -112,7 +112,7 @@ def perplexity(
 
 
 def _losses(executor: Predictor, ids: Sequence[int], first: int, targets: Sequence[int], step: int) -> list[float]:
-    """Negative log probabilities of the targets behind the tokens from `first` on."""
+    """Return negative log probabilities of the targets behind the tokens from `first` on."""
     blocks = list(range(-(-len(ids) // BLOCK)))
     losses: list[float] = []
     place = 0

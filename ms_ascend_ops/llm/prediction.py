@@ -62,7 +62,7 @@ _GROUP = 32  # of columns of weights in 8 and 4 bits
 
 @dataclass(frozen=True)
 class StepPrediction:
-    """A predicted step. Nothing here was measured.
+    """Describes a predicted step. Nothing here was measured.
 
     us: of all launches. launches: how many. parts: the time by operator, largest first. bound_us: every tensor of
     every launch once through HBM. bound_by: what bounds the operator that takes longest.
@@ -116,7 +116,7 @@ def predict_step(
     windows = config.windows or (0,) * config.layers
     one = network(windows[0])
     more = [(count, network(windows[0], window)) for window, count in Counter(windows[1:]).items()]
-    # Each of them is in the sum so often: all but the layers that were recorded twice.
+    # How often each counts in the sum: all but the layers that were recorded twice.
     recorded = [(1 - (config.layers - 1), one), *more]
     us, bound = (_sum(recorded, value) for value in (lambda p: p.us, lambda p: p.bound_us))
     names = dict.fromkeys(name for _, launches in recorded for name, _ in launches)
@@ -145,7 +145,7 @@ def _sum(
 
 
 def _hollow(dtype: Any, *shape: int) -> Array:
-    """A read-only array of that shape, broadcast from one element."""
+    """Return a read-only array of that shape, broadcast from one element."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -184,7 +184,7 @@ def _network(config: ModelConfig, kind: str) -> Network:
 
 
 def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:
-    """The launches of a step, with the arguments of `predict_step`."""
+    """Return the launches of a step, with the arguments of `predict_step`."""
     network = _network(config, kind)
     recorder = NetworkRecorder()
     blocks = -(-context // BLOCK)
@@ -230,7 +230,9 @@ def _filled(launch: Launch, context: int) -> dict[int, str | Array]:
 
 
 def _unread_bytes(launch: Launch, context: int) -> float:
-    """Bytes of inputs that are not looked at: of experts without a token, and of a cache in front of the window."""
+    """Return the bytes of inputs that are not looked at: of experts without a token, and of a cache in front of
+    the window.
+    """
     given: list[Any] = launch.inputs
     if launch.operator == "grouped_matmul":
         rows, weight = math.prod(given[0].shape[:-1]), given[1]
@@ -261,7 +263,7 @@ def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder)
 def _stock(
     config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip
 ) -> tuple[dict[str, float], int]:
-    """Time by group of operators, and launches, of the network as one writes it with stock operators."""
+    """Return time by group of operators, and launches, of the network as one writes it with stock operators."""
     rows = batch * tokens
     query, keys = config.query_size, config.key_size
     hidden = rows * config.hidden
@@ -303,7 +305,7 @@ def _stock(
         if not config.experts:
             products = [product(rows, size, width), product(rows, size, width), product(rows, width, size)]
             return {"MatMul": products, "SiLU, Mul": moving(2 * rows * size, 3 * rows * size)}
-        # The experts that have tokens one after the other: those are gathered, and their results weighted and added.
+        # Run experts that have tokens one after the other: gather the tokens, weight and add the results.
         entries = rows * config.experts_used
         experts = min(config.experts, entries)
         own, weights = entries // experts, "bfloat16" if kind == "bfloat16" else "float16"

@@ -1,4 +1,4 @@
-"""A network as a list of kernel launches on fixed memory.
+"""Records a network as a list of kernel launches on fixed memory.
 
 A network is Python that calls operators. Here it is called once for each shape, with a `Recorder` in the place of
 `ms_ascend_ops.ops`: what it calls is noted down, as a list that the kernel library launches by one call (a super
@@ -29,7 +29,7 @@ Result = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype
 
 
 class Symbol:
-    """A result that a program will have: a value of its list, with shape and dtype."""
+    """Names a result that a program will have: a value of its list, with shape and dtype."""
 
     def __init__(self, recorder: Recorder, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any]):
         self.recorder = recorder
@@ -51,13 +51,13 @@ class Symbol:
         return self.recorder.cast(self, dtype)
 
     def last_row(self) -> Symbol:
-        """The last of the rows, as a matrix of one row."""
+        """Return the last of the rows, as a matrix of one row."""
         return self.recorder.view(LAST_ROW, self, (1, self.shape[-1]))
 
 
 @dataclass
 class Launch:
-    """A kernel that is called. An input that is not given is None."""
+    """Describes a kernel that is called. An input that is not given is None."""
 
     operator: str
     inputs: list[Symbol | Array | None]
@@ -67,7 +67,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Call:
-    """A function of Python that changes the content of a result."""
+    """Calls a function of Python that changes the content of a result."""
 
     function: Callable[[Array], None]
     inputs: Sequence[Value]
@@ -211,7 +211,7 @@ class Recorder:
 
 
 class Eager(Recorder):
-    """The operators, called at once on arrays."""
+    """Calls the operators at once on arrays."""
 
     def _call(
         self, operator: str, inputs: Sequence[Any], attributes: Mapping[str, Any], results: Sequence[Result]
@@ -223,6 +223,6 @@ class Eager(Recorder):
 
 
 def _read(step: Step | _Call) -> list[Value]:
-    """The values that a step needs."""
+    """Return the values that a step needs."""
     dims = [dim[0] for dim in step.dims if not isinstance(dim, int)]
     return [value for value in step.inputs if value is not None] + dims

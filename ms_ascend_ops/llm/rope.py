@@ -1,4 +1,4 @@
-"""Tables of cosines and sines for rotary position embedding."""
+"""Makes tables of cosines and sines for rotary position embedding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Angles = tuple[tuple[Array, Array], ...]
 
 
 def rope_tables(config: ModelConfig, positions: int, factors: Array | None = None) -> Angles:
-    """Cosines and sines of all angles of the first positions, float32, shape (positions, pairs of a head).
+    """Return cosines and sines of all angles of the first positions, float32, shape (positions, pairs of a head).
 
     There are those of `rope_base`, and behind them those of `local_base`, if the network has one. `factors` divide the
     frequencies. Angles are calculated in float64.
@@ -59,7 +59,10 @@ def frequencies(config: ModelConfig, factors: Array | None = None, positions: in
 
 
 def _yarn(plain: Array, scaling: RopeScaling, base: float) -> Array:
-    """Pairs that turn often within the original context keep their frequency; those that turn seldom are stretched."""
+    """Scale frequencies.
+
+    Pairs that turn often within the original context keep theirs; those that turn seldom are stretched.
+    """
     half = len(plain)
     first, last = (
         half * math.log(scaling.original_context / (turns * 2 * math.pi)) / math.log(base)

@@ -1,4 +1,4 @@
-"""From logits to a token."""
+"""Samples a token from logits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Sampler:
         self._generated: Counter[int] = Counter()
 
     def choose(self, logits: Array, allowed: Array | None = None) -> int:
-        """The next token.
+        """Choose the next token.
 
         Args:
             logits: of the vocabulary.
@@ -95,13 +95,13 @@ class Sampler:
         if self.sampling.temperature == 0:
             return int(logits.argmax())
         tokens, chances = probabilities(logits, self.sampling)
-        # One random number a token: the place in the sum of the probabilities.
+        # Draw one random number a token: a place in the cumulative sum of the probabilities.
         place = int(np.searchsorted(np.cumsum(chances), self._random.random(), side="right"))
         return int(tokens[min(place, len(tokens) - 1)])
 
 
 def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
-    """Logits with those of tokens that occurred made less likely.
+    """Make tokens that occurred less likely.
 
     Source: Keskar et al., CTRL, 2019; negative logits are multiplied, as in transformers.
     """
@@ -113,7 +113,7 @@ def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
 
 
 def biased(logits: Array, sampling: Sampling, generated: Mapping[int, int]) -> Array:
-    """Logits with those of generated tokens made less likely, and with what is added to some.
+    """Make generated tokens less likely, and add the logit bias.
 
     Source: OpenAI's API: c times frequency_penalty, and presence_penalty, for a token that came c times.
     """
@@ -132,7 +132,9 @@ def biased(logits: Array, sampling: Sampling, generated: Mapping[int, int]) -> A
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The logarithm of the probability of a token, and of the most likely tokens beside it, the likeliest first."""
+    """Holds the logarithm of the probability of a token, and of the most likely tokens beside it, the likeliest
+    first.
+    """
 
     token: int
     logprob: float
@@ -149,7 +151,7 @@ def log_probability(logits: Array, token: int, count: int = 0) -> TokenLogprob:
 
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """Tokens that may be chosen, and their probabilities in float64, which sum to 1.
+    """Return tokens that may be chosen, and their probabilities in float64, which sum to 1.
 
     The most likely come first if top_k or top_p says how many there are; otherwise they come by their numbers.
 
@@ -165,7 +167,7 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
             weights = _nucleus(weights, sampling.top_p * weights.sum())
             tokens = tokens[: len(weights)]
     elif sampling.top_p < 1:
-        # Sorting all takes longer than a layer; a few hundred mostly are enough.
+        # Sorting all would take longer than a layer; a few hundred are mostly enough.
         tokens = _largest(scaled, _FEW)
         if weights[tokens].sum() < sampling.top_p * weights.sum():
             tokens = _largest(scaled, len(scaled))
@@ -192,5 +194,5 @@ def _largest(values: Array, count: int) -> Array:
 
 
 def _nucleus(weights: Array, share: float) -> Array:
-    """The first weights that together reach a share: the one with which they do is the last."""
+    """Return the first weights that together reach a share: the one with which they do is the last."""
     return weights[: int(np.searchsorted(np.cumsum(weights), share, side="left")) + 1]

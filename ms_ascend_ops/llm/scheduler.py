@@ -1,4 +1,4 @@
-"""Continuous batching: requests of any length join and leave, and share the steps of the network."""
+"""Batches continuously: requests of any length join and leave, and share the steps of the network."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Request:
 
 
 class _Sequence:
-    """A request that is being worked on."""
+    """Holds a request that is being worked on."""
 
     def __init__(self, request: Request, pool: BlockPool, tokenizer: Tokenizer | None):
         self.request = request
@@ -158,7 +158,7 @@ class Scheduler:
             self.step()
 
     def step(self) -> None:
-        """A piece of the prompt of the first sequence that is not through it, then a token for all that are."""
+        """Compute a piece of the prompt of the first sequence that is not through it, then a token for all that are."""
         self._admit()
         self._take_held()
         # Those that get their first token now go on in the next step, so that no step is longer than it has to be.
@@ -188,7 +188,7 @@ class Scheduler:
                 self._next_token(sequence, logits)
 
     def _wait(self) -> None:
-        """Nothing but constraints is worked on, if anything is: leave the processor to them."""
+        """Wait if nothing but constraints is worked on: leave the processor to them."""
         waiting = next((one.request.constraint for one in self._running if one.held is not None), None)
         if waiting is not None:
             waiting.ready(_WAIT_S)

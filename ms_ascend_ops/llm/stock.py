@@ -1,4 +1,4 @@
-"""The decoder in operators of MindSpore alone, for measuring beside it: what one writes without this library.
+"""Runs the decoder in operators of MindSpore alone, for measuring beside it: what one writes without this library.
 
 As fast as these operators let it be: products for queries, keys and values, and for gate and up, are one each; heads
 that share keys are rows of one product; sizes of its two graphs are fixed; the cache is changed in place.
@@ -122,7 +122,7 @@ class _Decoder(nn.Cell):  # type: ignore[misc]
 
 
 class StockModel:
-    """One sequence of at most `room` tokens. A network whose weights are floats."""
+    """Runs one sequence of at most `room` tokens. The weights of the network are floats."""
 
     def __init__(self, network: Network, room: int):
         config = network.config
@@ -133,14 +133,14 @@ class StockModel:
         self._room = room
 
     def prompt(self, tokens: Sequence[int]) -> Array:
-        """Logits behind the last of the tokens, which are the first ones."""
+        """Compute logits behind the last of the tokens, which are the first ones."""
         if len(tokens) <= WHOLE:
             return self._run(tokens, 0, len(tokens))
         pieces = [(tokens[first : first + PIECE], first) for first in range(0, len(tokens), PIECE)]
         return [self._run(piece, first, self._room) for piece, first in pieces][-1]
 
     def token(self, token: int, place: int) -> Array:
-        """Logits behind one more."""
+        """Compute logits behind one more."""
         return self._run([token], place, self._room)
 
     def _run(self, tokens: Sequence[int], start: int, seen: int) -> Array:

@@ -1,4 +1,4 @@
-"""The process in which chat templates run. It is started as a file, and imports nothing but Jinja2.
+"""Runs chat templates in a process that is started as a file, and imports nothing but Jinja2.
 
 A template is a program of a stranger: this process has a limit of memory and writes no files, and each request has a
 limit of processor time. Requests and answers are lines of JSON, as nothing else that comes from here can
@@ -34,7 +34,7 @@ def environment() -> Any:
     from jinja2.utils import Namespace  # noqa: PLC0415
 
     class Generation(Extension):  # type: ignore[misc]
-        """`{% generation %}` marks what a model said, for training; here it is the text within."""
+        """Handles `{% generation %}`, which marks what a model said, for training; here it is the text within."""
 
         tags = {"generation"}  # noqa: RUF012
 
@@ -47,7 +47,7 @@ def environment() -> Any:
             return caller()
 
     class TemplateDict:
-        """`dict` without its attributes."""
+        """Hides the attributes of `dict`."""
 
         def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
             return dict(*args, **values)
@@ -56,7 +56,7 @@ def environment() -> Any:
             return dict.fromkeys(*args)
 
     class TemplateNamespace(Namespace):  # type: ignore[misc]
-        """A namespace without names of Python's own."""
+        """Hides the names of Python's own from a namespace."""
 
         def __init__(*args: Any, **values: Any) -> None:
             self, *rest = args
@@ -95,7 +95,7 @@ def environment() -> Any:
 
 
 def render(template: Any, values: Mapping[str, Any], most: int) -> str:
-    """The text that a template writes."""
+    """Render the text that a template writes."""
     parts, size = [], 0
     for part in template.generate(values):
         size += len(part)
@@ -107,7 +107,7 @@ def render(template: Any, values: Mapping[str, Any], most: int) -> str:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    # What a template prints is none of the answers.
+    # Discard what a template prints: it is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     first = json.loads(sys.stdin.readline())
     sys.path[:] = first["path"]
@@ -118,7 +118,7 @@ def main() -> None:
     sys.setrecursionlimit(1000)
     for line in sys.stdin:
         request = json.loads(line)
-        # What is over is ended by the signal, also within a function of C.
+        # End a template that runs over by the signal, also within a function of C.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
         answer: dict[str, Any]
         try:

@@ -1,4 +1,4 @@
-"""Texts at which generation stops."""
+"""Finds texts at which generation stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text to tokens and back, by the `tokenizers` package."""
+"""Converts text to tokens and back, by the `tokenizers` package."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens, with those that are only numbers between others."""
+        """Return the number of tokens, with those that are only numbers between others."""
         return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @cached_property
     def longest(self) -> int:
-        """Characters of the longest token."""
+        """Return the number of characters of the longest token."""
         return max(map(len, self.backend.get_vocab(with_added_tokens=True)), default=0)
 
     def rules(self) -> dict[str, Any]:
-        """The arguments beside the backend that make such a tokenizer, as JSON can have them."""
+        """Return the arguments beside the backend that make such a tokenizer, as JSON can have them."""
         return {"named": self.named, "around_chats": self.around_chats, "anchor": self.anchor}
 
     @property
@@ -74,14 +74,14 @@ class Tokenizer:
         return first[0] if first and self.backend.encode("a").ids[: 1 + len(text)] == first + text else None
 
     def encode(self, text: str, begin: bool = True) -> list[int]:
-        """The tokens of a text; control tokens are recognised in it. With `begin`, and those around a text."""
+        """Encode a text; control tokens are recognised in it. With `begin`, add those around a text."""
         # A batch of one, unlike one text, lets other threads work.
         (encoding,) = self.backend.encode_batch([text], add_special_tokens=begin)
         ids: list[int] = encoding.ids
         return ids
 
     def encode_at_most(self, most: int, text: str, begin: bool = True) -> list[int]:
-        """The tokens of a text that has at most so many, for work in proportion to that rather than to the text.
+        """Encode a text that has at most so many tokens, for work in proportion to that rather than to the text.
 
         Raises:
             TooManyTokensError: it has more.
@@ -97,7 +97,7 @@ class Tokenizer:
         return ids
 
     def encode_chat(self, text: str, most: int | None = None) -> list[int]:
-        """The tokens of a conversation that a template wrote.
+        """Encode a conversation that a template wrote.
 
         Raises:
             TooManyTokensError: there are more than `most`.
@@ -113,15 +113,15 @@ class Tokenizer:
         )  # fmt: skip
 
     def decode(self, ids: Sequence[int], control: bool = False) -> str:
-        """The text of tokens; bytes that are no UTF-8 become replacement characters."""
+        """Decode tokens; bytes that are no UTF-8 become replacement characters."""
         return str(self.backend.decode(list(ids), skip_special_tokens=not control))
 
     def id_of(self, token: str) -> int | None:
-        """The number of a token."""
+        """Return the number of a token."""
         return self.backend.token_to_id(token)  # type: ignore[no-any-return]
 
     def token(self, index: int) -> str:
-        """The token of a number, as the vocabulary spells it; of one without: nothing."""
+        """Return the token of a number, as the vocabulary spells it; of one without: nothing."""
         return self.backend.id_to_token(index) or ""
 
     @cached_property
@@ -131,12 +131,12 @@ class Tokenizer:
 
     @property
     def control_tokens(self) -> frozenset[int]:
-        """The tokens that are no text."""
+        """Return the tokens that are no text."""
         return frozenset(index for index, token in self._added.items() if token.special)
 
     @cached_property
     def _bytes(self) -> Mapping[str, int] | None:
-        """The byte that each character of a byte-level vocabulary stands for; None: it is of another kind.
+        """Return the byte that each character of a byte-level vocabulary stands for; None: it is of another kind.
 
         Source: GPT-2's encoder: bytes that can be printed stand for themselves, the others for characters from 256 on.
         """
@@ -147,7 +147,7 @@ class Tokenizer:
         return {chr(byte): byte for byte in printed} | {chr(256 + place): byte for place, byte in enumerate(others)}
 
     def bytes_of(self, token: int) -> bytes:
-        """The bytes that a token stands for; of one of control, its name."""
+        """Return the bytes that a token stands for; of one of control, its name."""
         text = self.token(token)
         if token in self._added:
             return text.encode()
@@ -162,7 +162,7 @@ class Tokenizer:
 
 
 class TextStream:
-    """The text of tokens that come one after the other, in pieces that end between characters.
+    """Decodes tokens that come one after the other, in pieces that end between characters.
 
     Args:
         tokenizer: what decodes them.
@@ -203,7 +203,7 @@ class TextStream:
         return text[len(given) :]
 
     def _context(self, prompt: Sequence[int]) -> list[int]:
-        """The end of a prompt, long enough to have text."""
+        """Return the end of a prompt, long enough to have text."""
         if self._tokenizer.anchor is not None:
             return [self._tokenizer.anchor]
         prompt, size = list(prompt), 4

@@ -1,4 +1,5 @@
-"""Calls of tools in what a model says: in the form that its chat template has, told from what the template writes.
+"""Reads calls of tools in what a model says: in the form that its chat template has, told from what the
+template writes.
 
 A template is asked to write an answer with a call of a known name; what stands around the JSON of it is the form. Most
 models have one of `<tool_call>{...}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS][{...}]` (Mistral) and the bare object
@@ -44,7 +45,7 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a tool; the arguments are JSON."""
+    """Describes a call of a tool; the arguments are JSON."""
 
     name: str
     arguments: str
@@ -71,7 +72,7 @@ class ToolForm:
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
     ) -> tuple[list[Mapping[str, Any]], Sequence[Mapping[str, Any]] | None]:
-        """Messages and tools for the template."""
+        """Return messages and tools for the template."""
         if self.in_template:
             return list(messages), tools or None
         plain = [self._plain(message) for message in messages]
@@ -83,7 +84,7 @@ class ToolForm:
         return [{"role": "system", "content": told}, *plain], None
 
     def _plain(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A message without what a template that knows no tools would leave out."""
+        """Return a message without what a template that knows no tools would leave out."""
         if message["role"] == "tool":
             return {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
         if not message.get("tool_calls"):
@@ -96,7 +97,7 @@ class ToolForm:
         return {"role": "assistant", "content": "\n".join([*filter(None, [message.get("content")]), *texts])}
 
     def grammar(self, tools: Sequence[Mapping[str, Any]], name: str | None) -> list[dict[str, Any]]:
-        """The grammar of one call, of the tool of that name or of any."""
+        """Return the grammar of one call, of the tool of that name or of any."""
         functions = [tool["function"] for tool in tools if name in (None, tool["function"]["name"])]
         schemas: list[dict[str, Any]] = []
         definitions: dict[str, Any] = {}
@@ -127,11 +128,11 @@ class ToolForm:
 
     @property
     def visible(self) -> frozenset[int]:
-        """Tokens of control that the text must have."""
+        """Return tokens of control that the text must have."""
         return frozenset(number for _, number in self.control)
 
     def _term(self, text: str, line: str) -> str:
-        """The term of Lark for a text; tags stand on lines of their own."""
+        """Return the term of Lark for a text; tags stand on lines of their own."""
         number = dict(self.control).get(text)
         if number is not None:
             return f"<[{number}]>"
@@ -139,7 +140,7 @@ class ToolForm:
 
 
 def _with_prefix(schema: Any, prefix: str) -> Any:
-    """A schema whose references to definitions are to those with a prefix."""
+    """Return a schema whose references to definitions are to those with a prefix."""
     if isinstance(schema, list):
         return [_with_prefix(value, prefix) for value in schema]
     if not isinstance(schema, dict):
@@ -153,7 +154,7 @@ def _with_prefix(schema: Any, prefix: str) -> Any:
 
 
 def tool_form(template: ChatTemplate, tokenizer: Tokenizer) -> ToolForm:
-    """The form of the calls that a template writes."""
+    """Return the form of the calls that a template writes."""
     try:
         if _NAME not in template.render([_ASKED], tools=[_TOOL]):
             return ToolForm()
@@ -235,7 +236,7 @@ class CallReader:
         return self._words(held)
 
     def _next(self) -> list[str | Call] | None:
-        """The next parts; None: more text is needed."""
+        """Return the next parts; None: more text is needed."""
         begin, held = self._form.begin, self._held
         if not held:
             return None
@@ -271,7 +272,7 @@ class CallReader:
         return [text] if text else []
 
     def _calls(self, text: str) -> list[Call]:
-        """The calls of a text; none if it is no JSON of calls."""
+        """Return the calls of a text; none if it is no JSON of calls."""
         text = text.strip().removeprefix("<|python_tag|>").strip()
         values, decoder, place = [], json.JSONDecoder(), 0
         try:
@@ -292,7 +293,7 @@ class CallReader:
         return calls
 
     def _cut(self, text: str) -> list[Call]:
-        """The calls of a text that ends within one."""
+        """Return the calls of a text that ends within one."""
         calls, decoder, place = [], json.JSONDecoder(), 0
         while (begun := _BEGUN.match(text, place)) is not None and begun[1] in self._names:
             arguments = begun["arguments"] or ""

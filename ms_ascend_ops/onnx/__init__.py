@@ -1,4 +1,4 @@
-"""The operators of this package for ONNX: the same kernels, in ONNX Runtime on a CPU.
+"""Provides the operators of this package for ONNX: the same kernels, in ONNX Runtime on a CPU.
 
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(ms_ascend_ops.onnx.library_path())

@@ -1,4 +1,4 @@
-"""Operators that are fused already, by ONNX or by ONNX Runtime, become those of this package.
+"""Replaces operators that are fused already, by ONNX or by ONNX Runtime, by those of this package.
 
 A row of `_RULES` says what one of their nodes is here; it raises `_LeftError` where this package has not the same. They
 are exact: both compute in float32 and round once.
@@ -25,7 +25,7 @@ _RANK_OF_HEADS = 4
 
 
 class _LeftError(Exception):
-    """A node that must stay; the reason, or nothing where it is not even of the kind."""
+    """Reports a node that must stay; the reason, or nothing where it is not even of the kind."""
 
 
 def replace_builtins(graph: GraphProto, opset: int) -> list[Entry]:
@@ -71,7 +71,7 @@ class _Builder:
             self._names.update(node.output, captured(node))
 
     def shape(self, name: str) -> tuple[int | str | None, ...] | None:
-        """The dims of a value: numbers, names of open ones, or None."""
+        """Return the dims of a value: numbers, names of open ones, or None."""
         if name in self._tensors:
             return tuple(self._tensors[name].dims)
         if name not in self._infos:
@@ -80,13 +80,13 @@ class _Builder:
         return None if sizes is None else tuple(s if s >= 0 else n or None for s, n in zip(sizes, names, strict=True))
 
     def dtype(self, name: str) -> str:
-        """The dtype of a value; nothing, if it is not known."""
+        """Return the dtype of a value; nothing, if it is not known."""
         if name in self._tensors:
             return str(helper.tensor_dtype_to_np_dtype(self._tensors[name].data_type).name)
         return shape_of(self._infos[name])[2] if name in self._infos else ""
 
     def new(self, stem: str) -> str:
-        """A name that the graph has not."""
+        """Return a name that the graph does not have."""
         number = 0
         while f"{stem}_{number}" in self._names:
             number += 1
@@ -94,23 +94,23 @@ class _Builder:
         return f"{stem}_{number}"
 
     def constant(self, stem: str, values: Any) -> str:
-        """The name of a new constant."""
+        """Add a constant and return its name."""
         name = self.new(stem)
         self._graph.initializer.add().CopyFrom(numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def stock(self, op: str, *inputs: str, to: str = "", **attributes: Any) -> str:
-        """A node of ONNX; the name of its result."""
+        """Add a node of ONNX; return the name of its result."""
         result = to or self.new(op.lower())
         self.nodes.append(helper.make_node(op, list(inputs), [result], **attributes))
         return result
 
     def reshaped(self, value: str, sizes: list[int], to: str = "") -> str:
-        """A Reshape, in which 0 is a size that stays and -1 the one that follows."""
+        """Add a Reshape, in which 0 is a size that stays and -1 the one that follows."""
         return self.stock("Reshape", value, self.constant("shape", np.array(sizes, np.int64)), to=to)
 
     def fused(self, node: NodeProto, op: str, inputs: list[str], results: list[str], **attributes: Any) -> None:
-        """A node of this package, in the place of `node`."""
+        """Add a node of this package, in the place of `node`."""
         signature = registry.signature(op)
         given = signature.check_attributes(attributes)
         values: dict[str, Any] = {
@@ -135,7 +135,7 @@ def _outputs(node: NodeProto, count: int) -> list[str]:
 
 
 def _floats(builder: _Builder, *names: str) -> None:
-    """The dtypes of values that the operators take must be known, and be one of theirs."""
+    """Require that the dtypes of values that the operators take are known, and are theirs."""
     dtypes = {builder.dtype(name) for name in names}
     if "" in dtypes:
         raise _LeftError
@@ -246,7 +246,9 @@ def _rotary(builder: _Builder, node: NodeProto) -> str:
 
 
 def _attention(builder: _Builder, node: NodeProto) -> str:  # noqa: PLR0912  (what it must not have)
-    """ONNX's. With past keys they are put together in front of it, and the last query stands at the last key."""
+    """Replace ONNX's. With past keys they are put together in front of it, and the last query stands at the
+    last key.
+    """
     given = _attributes(node)
     query, key, value, mask, past_key, past_value, lengths = _inputs(node, 7)
     y, present_key, present_value, scores = _outputs(node, 4)
@@ -298,7 +300,7 @@ def _attention(builder: _Builder, node: NodeProto) -> str:  # noqa: PLR0912  (wh
 
 
 def _additive(builder: _Builder, mask: str, past: str, keys: int | str | None) -> str:
-    """A mask as the kernel takes it: numbers, in four axes."""
+    """Return a mask as the kernel takes it: numbers, in four axes."""
     shape, dtype = builder.shape(mask), builder.dtype(mask)
     if shape is None or not shape or not dtype:
         raise _LeftError("the shape of its mask is not known")
@@ -314,7 +316,9 @@ def _additive(builder: _Builder, mask: str, past: str, keys: int | str | None) -
 
 
 def _group_query_attention(builder: _Builder, node: NodeProto) -> str:
-    """ONNX Runtime's, of one sequence without past: causal attention, perhaps with rotary embedding by the caller."""
+    """Replace ONNX Runtime's, of one sequence without past: causal attention, perhaps with rotary embedding by
+    the caller.
+    """
     given = _attributes(node)
     query, key, value, past_key, past_value, _, _, cos, sin, *more = _inputs(node, 9)
     y, present_key, present_value, *scores = _outputs(node, 3)

@@ -1,4 +1,4 @@
-"""Reading and writing ONNX files, which are input from outside."""
+"""Reads and writes ONNX files, which are input from outside."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_BYTES = 2**31 - 1
 # From this version of the format on, tensors of a graph need not be among its inputs.
 _TENSORS_APART = 4
 
-# A file that is not as it should be may raise these in `onnx` and here.
+# A damaged file may raise these in `onnx` and here.
 DAMAGE = (
     onnx.checker.ValidationError,
     onnx.shape_inference.InferenceError,
@@ -51,7 +51,7 @@ DAMAGE = (
 
 
 def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
-    """A model with its tensors, checked; and whether some of these lie in files beside it.
+    """Read a model with its tensors, checked; return whether some of these lie in files beside it, too.
 
     Raises:
         ValueError: it is no ONNX file, it is damaged, or a file beside it is missing.
@@ -80,7 +80,7 @@ def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
 
 
 def _infer_output_types(model: ModelProto) -> None:
-    """An output may have nothing but its name, from which ONNX Runtime infers the rest."""
+    """Infer output types. An output may have nothing but its name, from which ONNX Runtime infers the type."""
     bare = [value for value in model.graph.output if not value.type.WhichOneof("value")]
     if bare:
         inferred = onnx.shape_inference.infer_shapes(model).graph
@@ -92,7 +92,7 @@ def _infer_output_types(model: ModelProto) -> None:
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a file: of the graph, of graphs in nodes, in attributes, in functions."""
+    """Yield all tensors of a file: of the graph, of graphs in nodes, in attributes, in functions."""
     graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     while graphs:
         graph = graphs.pop()
@@ -124,7 +124,7 @@ def _constants_as_initializers(model: ModelProto) -> None:
 
 
 def _constant(node: NodeProto) -> TensorProto | None:
-    """The tensor of a constant; None of one that holds texts or a sparse tensor."""
+    """Return the tensor of a constant; None of one that holds texts or a sparse tensor."""
     (attribute,) = node.attribute
     if attribute.name == "value":
         tensor: TensorProto = attribute.t
@@ -159,7 +159,8 @@ def check_model(model: ModelProto) -> None:
 
 @contextmanager
 def _shapes_for_checker(model: ModelProto) -> Iterator[bool]:
-    """Inputs and outputs without a shape have that of a scalar, which the checker wants and ONNX Runtime does not.
+    """Give inputs and outputs without a shape that of a scalar within the block: the checker wants one, ONNX
+    Runtime does not.
 
     Whether there are none of them.
     """
@@ -179,7 +180,7 @@ def lacks_shape(value: ValueInfoProto) -> bool:
 
 
 def constants_of(graph: GraphProto) -> dict[str, TensorProto]:
-    """The tensors of a graph by name, without those that are also inputs: another may be given in a run."""
+    """Return the tensors of a graph by name, without those that are also inputs: another may be given in a run."""
     inputs = {value.name for value in graph.input}
     return {tensor.name: tensor for tensor in graph.initializer if tensor.name not in inputs}
 

@@ -1,4 +1,4 @@
-"""An ONNX graph, read as those that the patterns of `export/matching` are looked for in.
+"""Reads an ONNX graph as those that the patterns of `export/matching` are looked for in.
 
 A row of `_READERS` says which of MindSpore's primitives a node of ONNX is, and how its arguments lie. What has no row
 stays a node that no pattern knows. Every value of the ONNX graph is a node here, with its name as the origin.
@@ -29,14 +29,14 @@ _MIN_TABLE_RANK = 2
 
 
 class Vector:
-    """The origin of a node that stands for a constant of a graph in the shape of a vector."""
+    """Marks a node that stands for a constant of a graph in the shape of a vector."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def read(graph: GraphProto, opset: int) -> Graph:
-    """The graph of primitives. `opset` is the version of ONNX's own operators."""
+    """Read the graph of primitives. `opset` is the version of ONNX's own operators."""
     reader = _Reader(graph, opset)
     for node in graph.node:
         reader.add(node)
@@ -44,7 +44,7 @@ def read(graph: GraphProto, opset: int) -> Graph:
 
 
 def captured(node: NodeProto) -> Iterator[str]:
-    """Names that the graphs in a node take from outside."""
+    """Yield names that the graphs in a node take from outside."""
     for attribute in node.attribute:
         graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
         for graph in graphs:
@@ -56,7 +56,7 @@ def captured(node: NodeProto) -> Iterator[str]:
 
 
 def shape_of(value: onnx.ValueInfoProto) -> tuple[tuple[int, ...] | None, tuple[str, ...], str]:
-    """The shape of a value, with -1 for open dims, the names of those, and the dtype."""
+    """Return the shape of a value, with -1 for open dims, the names of those, and the dtype."""
     tensor = value.type.tensor_type
     dtype = _dtype(tensor.elem_type)
     if not tensor.HasField("shape"):
@@ -90,19 +90,19 @@ class _Reader:
     # ---- values
 
     def value(self, name: str) -> Node:
-        """The node of a value, also of one that the graph does not make."""
+        """Return the node of a value, also of one that the graph does not make."""
         if name not in self._known:
             self._known[name] = self._described(Node(INPUT), name)
         return self._known[name]
 
     def inner(self, kind: str, *inputs: Node, **about: Any) -> Node:
-        """A node that ONNX does not have, between two that it has."""
+        """Make a node that ONNX does not have, between two that it has."""
         node = Node(kind, inputs, **about)
         self.nodes.append(node)
         return node
 
     def shaped(self, name: str) -> Node:
-        """A node that has shape and dtype of a value, and is no part of the graph."""
+        """Make a node that has shape and dtype of a value, and is no part of the graph."""
         node = Node("")
         if name in self._infos:
             node.shape, node.symbols, node.dtype = shape_of(self._infos[name])
@@ -129,14 +129,14 @@ class _Reader:
         return node
 
     def numbers(self, name: str) -> Any:
-        """The value of a constant as Python has it: a number, or a tuple of numbers. None: it is none."""
+        """Return the value of a constant as Python has it: a number, or a tuple of numbers. None: it is none."""
         node = self.value(name) if name else None
         if node is None or node.kind != "constant" or not isinstance(node.value, np.ndarray):
             return None
         return node.value.item() if node.value.ndim == 0 else tuple(node.value.reshape(-1).tolist())
 
     def vector(self, name: str) -> Node:
-        """A constant of shape (c, 1, ...), as a Reshape of the vector in it; any other value as it is."""
+        """Return a constant of shape (c, 1, ...), as a Reshape of the vector in it; any other value as it is."""
         node = self.value(name)
         shape = node.shape or ()
         channels = [size for size in shape if size != 1]
@@ -195,7 +195,7 @@ def _same(kind: str, count: int = 1) -> _Read:
 
 
 def _channelwise(kind: str) -> _Read:
-    """A sum or a product, where a constant may be one number for each channel."""
+    """Read a sum or a product, where a constant may be one number for each channel."""
 
     def build(reader: _Reader, source: NodeProto) -> Node:
         one, other = source.input
@@ -207,7 +207,7 @@ def _channelwise(kind: str) -> _Read:
 
 
 def _own(reader: _Reader, source: NodeProto) -> list[Node]:
-    """An operator of this package that is in the graph already."""
+    """Read an operator of this package that is in the graph already."""
     signature = registry.signature(source.op_type)
     given = [*source.input, *[""] * (len(signature.inputs) - len(source.input))]
     presence = {f"has_{t.name}": bool(n) for t, n in zip(signature.inputs, given, strict=True) if t.optional}
@@ -243,7 +243,7 @@ def _softmax(reader: _Reader, source: NodeProto) -> Node | None:
 
 
 def _first(reader: _Reader, kind: str, *inputs: Node) -> Node:
-    """The first result of a primitive with several."""
+    """Return the first result of a primitive with several."""
     return Node("TupleGetItem", (reader.inner(kind, *inputs), constant(0)))
 
 
@@ -279,7 +279,9 @@ def _group_norm(reader: _Reader, source: NodeProto) -> Node | None:
 
 
 def _instance_norm(reader: _Reader, source: NodeProto) -> Node | None:
-    """Without gamma and beta, as exporters write a GroupNorm: (x - mean) / sqrt(variance + epsilon)."""
+    """Read an InstanceNorm without gamma and beta, as exporters write a GroupNorm: (x - mean) / sqrt(variance +
+    epsilon).
+    """
     x, gamma, beta = (reader.value(name) for name in source.input)
     if gamma.kind != "constant" or beta.kind != "constant" or (gamma.value != 1).any() or (beta.value != 0).any():
         return None
@@ -358,7 +360,7 @@ def _transposed_heads(reader: _Reader, x: Node, output: str) -> Node | None:
 
 
 def _sizes(node: Node) -> tuple[int | str | None, ...]:
-    """The dims, with names in the place of open ones; None where one has no name."""
+    """Return the dims, with names in the place of open ones; None where one has no name."""
     names = node.symbols or ("",) * len(node.shape or ())
     return tuple(n if n >= 0 else name or None for n, name in zip(node.shape or (), names, strict=True))
 
@@ -393,7 +395,7 @@ def _matmul(reader: _Reader, source: NodeProto) -> Node:
 
 
 def _fused_matmul(reader: _Reader, source: NodeProto) -> Node | None:
-    """ONNX Runtime's: a product with a factor."""
+    """Read ONNX Runtime's product with a factor."""
     given = _attributes(source)
     if given.get("transBatchA", 0) or given.get("transBatchB", 0):
         return None
@@ -406,7 +408,7 @@ def _fused_matmul(reader: _Reader, source: NodeProto) -> Node | None:
 
 
 def _quick_gelu(reader: _Reader, source: NodeProto) -> Node | None:
-    """ONNX Runtime's x * sigmoid(alpha * x), which it makes of a SiLU, too."""
+    """Read ONNX Runtime's x * sigmoid(alpha * x), which it makes of a SiLU, too."""
     if _attributes(source).get("alpha", 1.702) != 1.0:
         return None
     return Node("SiLU", (reader.value(source.input[0]),))

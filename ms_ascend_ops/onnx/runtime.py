@@ -1,4 +1,4 @@
-"""ONNX Runtime with the operators of this package: the library of custom operators, and runs of files."""
+"""Runs ONNX Runtime with the operators of this package: the library of custom operators, and runs of files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["difference", "is_installed", "library_path", "run", "session", "veri
 
 @cache
 def library_path() -> str:
-    """Path of the library for `SessionOptions.register_custom_ops_library`.
+    """Return the path of the library for `SessionOptions.register_custom_ops_library`.
 
     The kernels run in the thread that calls `InferenceSession.run` and in threads of their own, of which
     `ms_ascend_ops.set_num_threads` sets how many. Loops are compiled while this process runs.
@@ -44,7 +44,7 @@ def is_installed() -> bool:
 
 
 def session(path: str | Path, *, threads: int = 0, options: Any = None) -> Any:
-    """An `InferenceSession` of a file, on a CPU, with the operators of this package.
+    """Open an `InferenceSession` of a file, on a CPU, with the operators of this package.
 
     Raises:
         RuntimeError: ONNX Runtime is not installed.
@@ -60,7 +60,7 @@ def session(path: str | Path, *, threads: int = 0, options: Any = None) -> Any:
 
 
 def run(session: Any, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """The outputs of a session for these inputs; bfloat16 of ml_dtypes included, which ONNX Runtime's `run` has not."""
+    """Run a session on these inputs, also on bfloat16 of ml_dtypes, which ONNX Runtime's `run` does not take."""
     import onnxruntime  # noqa: PLC0415
 
     binding = session.io_binding()
@@ -142,13 +142,13 @@ def _random(value: Any, seed: int) -> np.ndarray[Any, Any]:
 
 
 def _size(name: Any) -> int:
-    """The size of an open dim; a sum of names has that of its parts."""
+    """Return the size of an open dim; a sum of names has that of its parts."""
     parts = [part.strip() for part in name.split("+")] if isinstance(name, str) else [""]
     return sum(int(part) if part.isdigit() else _OPEN for part in parts)
 
 
 def difference(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> Difference:
-    """The largest of the outputs. What is not finite must be the same."""
+    """Return the largest difference of the outputs. What is not finite must be the same."""
     if [(a.shape, a.dtype) for a in before] != [(b.shape, b.dtype) for b in after]:
         return Difference(float("inf"), float("inf"))
     absolute = relative = 0.0

@@ -1,4 +1,4 @@
-"""The operators as ONNX knows them: a schema for each forward kernel, made of its definition.
+"""Describes the operators as ONNX knows them: a schema for each forward kernel, made of its definition.
 
 An input that a kernel changes in place is an output of the node, too, and the first one, as in CANN: ONNX has no
 memory that changes. Outputs behind the first one may be left out. Shapes and dtypes follow from the rules of the
@@ -50,7 +50,7 @@ def register() -> None:
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Every attribute of a node of this domain by its name, checked.
+    """Return every attribute of a node of this domain by its name, checked.
 
     Raises:
         TypeError: an attribute has another type, or there is no such attribute.
@@ -163,7 +163,7 @@ def _infer(signature: Signature, context: Any) -> None:
 
 
 class _Open:
-    """An open dim, which may have a name; what is calculated of it has none."""
+    """Stands for an open dim, which may have a name; what is calculated of it has none."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -196,7 +196,7 @@ def _dtype_in(signature: Signature, name: str, dtypes: Sequence[str | None]) -> 
 
 
 def _shape(proto: Any) -> tuple[Any, ...] | None:
-    """The dims, of which open ones are an object each; None: the tensor is absent, or of unknown rank."""
+    """Return the dims, of which open ones are an object each; None: the tensor is absent, or of unknown rank."""
     if proto is None or not proto.tensor_type.HasField("shape"):
         return None
     return tuple(

@@ -1,4 +1,4 @@
-"""Putting the operators into an ONNX file: `optimize`."""
+"""Puts the operators into an ONNX file: `optimize`."""
 
 from __future__ import annotations
 
@@ -297,7 +297,9 @@ class _Substitution:
         return "" if values is None else mask_kind(values, hidden, _HIDDEN)
 
     def _evaluated(self, name: str) -> np.ndarray[Any, Any] | None:
-        """A value that follows from constants by element-wise operators, as exporters write masks of fixed sizes."""
+        """Return a value that follows from constants by element-wise operators, as exporters write masks of
+        fixed sizes.
+        """
         positions: set[int] = set()
         tensors: dict[str, onnx.TensorProto] = {}
         wanted = [name]
@@ -329,7 +331,7 @@ class _Substitution:
         return node.domain in ("", ONNX_DOMAIN) and node.op_type in _ELEMENTWISE
 
     def _mask(self, value: str, rank: int, mask: Mask, made: list[NodeProto]) -> str:
-        """A mask as the kernel takes it: numbers in the place of bools, and ones in front."""
+        """Return a mask as the kernel takes it: numbers in the place of bools, and ones in front."""
         if mask.negative:
             made.append(helper.make_node("Neg", [value], [value := self._name("mask")]))
         if mask.hidden is not None:
@@ -341,7 +343,7 @@ class _Substitution:
         return self._unsqueezed(value, mask.rank - rank, made)
 
     def _unsqueezed(self, value: str, axes: int, made: list[NodeProto]) -> str:
-        """A value with so many axes of one element in front."""
+        """Return a value with so many axes of one element in front."""
         if axes <= 0:
             return value
         wide = self._name(f"{value}_unsqueezed")
@@ -349,7 +351,7 @@ class _Substitution:
         return wide
 
     def _rebuild(self) -> None:
-        """The nodes in their order, without those whose results are not needed any more."""
+        """Rebuild the list of nodes in their order, without those whose results are not needed any more."""
         nodes: list[NodeProto] = []
         for i, node in enumerate(self._graph.node):
             nodes += self._made.get(i, ())

@@ -1,4 +1,4 @@
-"""The numbers of a chip: `ms_ascend_ops/profiler/chips/<name>.yaml`, checked."""
+"""Reads the numbers of a chip: `ms_ascend_ops/profiler/chips/<name>.yaml`, checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChipError(ValueError):
 
 @dataclass(frozen=True)
 class Mte:
-    """One direction of copies between global memory and the memory of one core."""
+    """Describes one direction of copies between global memory and the memory of one core."""
 
     setup_cycles: float
     bytes_per_cycle: float
@@ -34,7 +34,7 @@ class Mte:
 
 @dataclass(frozen=True)
 class Cube:
-    """A cube core: L1, from there operands in L0A and L0B, sums in L0C. Rates are bytes per cycle."""
+    """Describes a cube core: L1, from there operands in L0A and L0B, sums in L0C. Rates are bytes per cycle."""
 
     cores: int
     macs_per_cycle: float  # of 16-bit operands
@@ -54,7 +54,7 @@ class Cube:
     fix: Mte  # L0C to global memory
 
     def macs(self, element_bytes: int, hf32: bool = False) -> float:
-        """Multiply-adds in a cycle for operands of so many bytes."""
+        """Return the multiply-adds in a cycle for operands of so many bytes."""
         if element_bytes <= 2:
             return self.macs_per_cycle * 2 / element_bytes
         return self.macs_per_cycle * (self.hf32_share if hf32 else self.float_share)
@@ -62,7 +62,10 @@ class Cube:
 
 @dataclass(frozen=True)
 class Chip:
-    """All that the model knows of a chip. Rates are bytes or elements per cycle of one core, unless named otherwise."""
+    """Holds all that the model knows of a chip.
+
+    Rates are bytes or elements per cycle of one core, unless named otherwise.
+    """
 
     name: str
     cores: int
@@ -102,11 +105,11 @@ class Chip:
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cycles(self, us: float) -> float:
-        """Microseconds as cycles of this chip."""
+        """Convert microseconds to cycles of this chip."""
         return us * self.clock_ghz * 1e3
 
     def us(self, cycles: float) -> float:
-        """Cycles of this chip as microseconds."""
+        """Convert cycles of this chip to microseconds."""
         return cycles / (self.clock_ghz * 1e3)
 
     @property
@@ -123,13 +126,16 @@ class Chip:
         return self.vector_l2_gb_per_s / self.clock_ghz
 
     def lanes_per_cycle(self, instruction: str, element_bytes: int) -> float:
-        """Elements that an instruction handles in a cycle; `element_bytes` of its widest operand."""
+        """Return the number of elements that an instruction handles in a cycle.
+
+        `element_bytes` of its widest operand.
+        """
         rates = self.elements_per_cycle.get(instruction, self.elements_per_cycle["default"])
         return rates[0] if element_bytes <= 2 else rates[1]
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """The numbers that are guesses, with what they are based on."""
+        """Return the numbers that are guesses, with what they are based on."""
         return {key: text for key, text in self.sources.items() if text.startswith("assumption")}
 
     def changed(self, **values: Any) -> Chip:
@@ -200,12 +206,12 @@ _ATOMIC = ("mte3", "cube.fix")  # those that have an atomic_efficiency
 
 
 def chip_names() -> list[str]:
-    """The chips this package knows."""
+    """Return the chips this package knows."""
     return sorted(Path(entry.name).stem for entry in files(_PACKAGE).iterdir() if entry.name.endswith(".yaml"))
 
 
 def load_chip(name: str) -> Chip:
-    """A chip by its name, or by the path of a file of your own.
+    """Load a chip by its name, or by the path of a file of your own.
 
     Raises:
         ChipError: there is no such chip, or its description is wrong; the message names the file and the number.

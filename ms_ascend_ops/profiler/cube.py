@@ -1,4 +1,4 @@
-"""A cube core in time: what becomes of the products that its two vector cores ask for.
+"""Simulates a cube core in time: what becomes of the products that its two vector cores ask for.
 
 Requests queue at the core, whose scalar unit takes one after the other. A product is cut into base blocks of its result
 (along m first, as IterateAll goes), a block into stages along k: what comes to L1 at once, of A and of B. Loads to L1
@@ -28,7 +28,7 @@ Transfer = tuple[float, float, float, float]
 
 
 def transfer(size: float, hbm: float, pieces: float, mte: Mte, efficiency: float = 1.0) -> Transfer:
-    """A copy of `size` bytes in `pieces`, `hbm` of them from or to HBM."""
+    """Describe a copy of `size` bytes in `pieces`, `hbm` of them from or to HBM."""
     # Pieces that are too short for the rate take their time as well; it hides behind the transfer.
     shortest = pieces * mte.piece_cycles
     most = size / shortest if shortest else math.inf
@@ -42,7 +42,7 @@ def transfer(size: float, hbm: float, pieces: float, mte: Mte, efficiency: float
 
 @dataclass
 class _Operand:
-    """A, B or C in memory."""
+    """Describes A, B or C in memory."""
 
     element_bytes: int
     is_transposed: bool
@@ -69,7 +69,7 @@ class _Stage:
 
 @dataclass
 class ProductPlan:
-    """A product as the stages of a cube core. Cycles are those of the units alone."""
+    """Describes a product as the stages of a cube core. Cycles are those of the units alone."""
 
     stages: list[_Stage]
     l1_stages: int  # that fit L1
@@ -79,7 +79,7 @@ class ProductPlan:
 
 
 def plan_product(event: Event, operands: list[Event], hbm: list[float], chip: Chip, hf32: bool = False) -> ProductPlan:
-    """The stages of a product.
+    """Plan the stages of a product.
 
     Args:
         event: the product.
@@ -173,7 +173,7 @@ class _Request:
 
 @dataclass
 class _Slot:
-    """A stage on its way through the core."""
+    """Follows a stage on its way through the core."""
 
     request: _Request
     stage: _Stage
@@ -193,7 +193,7 @@ class _Result:
 
 @dataclass
 class CubeCore:
-    """A cube core, or several that do the same at the same time.
+    """Simulates a cube core, or several that do the same at the same time.
 
     `at` calls a function at a time, `move` moves a transfer from now on and calls a function at its end; `now` tells
     the time; `done` is told of a product that is complete.
@@ -223,7 +223,7 @@ class CubeCore:
     # ---- requests
 
     def ask(self, owner: int, instruction: int, plan: ProductPlan) -> None:
-        """A message of a vector core arrives."""
+        """Take a message of a vector core."""
         self.queue.append(_Request(owner, instruction, plan))
         self.serve()
 
@@ -302,7 +302,7 @@ class CubeCore:
             self.try_load()
 
     def multiply(self, slot: _Slot, start: float) -> None:
-        """`start`: when L0C is free."""
+        """Multiply; `start`: when L0C is free."""
         owner, instruction = slot.request.owner, slot.request.instruction
         first_load = first_step = None
         for load, step in slot.stage.steps:

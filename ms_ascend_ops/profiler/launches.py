@@ -1,4 +1,4 @@
-"""From what a user says (an operator, a shape, a dtype) to a launch in the traced library."""
+"""Makes a launch in the traced library of what a user says (an operator, a shape, a dtype)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Case:
         return replace(self, **values)
 
     def request(self, chip: Chip) -> Request:
-        """The launch.
+        """Return the launch.
 
         Raises:
             ValueError, TypeError: the operator cannot be called so; the message says why.
@@ -139,7 +139,7 @@ class Case:
         return *_gradient_inputs(registry.signature(self.kernel), known_shapes, known_dtypes, values), values
 
     def _dtypes(self, forward: registry.Signature) -> list[str]:
-        """All inputs have the dtype, as far as the operator takes them so."""
+        """Return the dtypes: all inputs have the dtype, as far as the operator takes them so."""
         rows = [[row.get(t.dtype, t.dtype) for t in forward.inputs] for row in forward.types]
         asked = [self.dtypes.get(t.name, self.dtype if i == 0 else None) for i, t in enumerate(forward.inputs)]
         fitting = [row for row in rows if all(want in (None, got) for want, got in zip(asked, row, strict=True))]
@@ -181,7 +181,7 @@ def _first(signature: registry.Signature, count: int) -> registry.Signature:
 
 @dataclass
 class Profile:
-    """A case with its prediction, and what it rests on."""
+    """Holds a case with its prediction, and what it rests on."""
 
     case: Case
     chip: Chip

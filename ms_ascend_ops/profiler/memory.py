@@ -44,7 +44,7 @@ def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
             continue
         line_bytes = _line_bytes(trace, chip, argument, reads)
         lines, sharers = _read_lines(trace, line_bytes, argument, reads)
-        # What several cores read takes the room of one of them.
+        # Data that several cores read takes the space of one copy.
         for core, indices in enumerate(reads):
             for index, part in zip(indices, lines[core], strict=True):
                 moved[core][index] = _paid(moved[core][index], sharers[part], line_bytes).sum()
@@ -72,12 +72,12 @@ def _pairs(copies: list[Array], trace: Trace) -> zip[tuple[Array, Array]]:
 
 
 def _cold_share(trace: Trace, chip: Chip) -> float:
-    """The part of a working set that a full L2 does not hold."""
+    """Return the part of a working set that a full L2 does not hold."""
     return max(0.0, 1.0 - chip.l2_bytes / max(1, trace.minimal_bytes))
 
 
 def _moved_bytes(events: Array, chip: Chip) -> Array:
-    """Bytes of copies; pieces that lie apart move whole sectors."""
+    """Return the bytes of copies; pieces that lie apart move whole sectors."""
     piece = events["piece_bytes"].astype(np.float64)
     apart = (events["pieces"] > 1) & (events["stride"] > events["piece_bytes"])
     sectors = np.ceil(piece / chip.sector_bytes) * chip.sector_bytes
@@ -100,7 +100,7 @@ def _line_bytes(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> 
 
 
 def _lines(event: Array, line_bytes: int) -> Array | slice:
-    """The lines that a copy touches."""
+    """Return the lines that a copy touches."""
     begin, piece, pieces, stride = (int(event[key]) for key in ("offset", "piece_bytes", "pieces", "stride"))
     if pieces == 1 or stride < piece + line_bytes:
         return slice(begin // line_bytes, (begin + (pieces - 1) * stride + piece - 1) // line_bytes + 1)
@@ -154,9 +154,9 @@ def _reads(
         last_byte = np.full(len(sharers), -np.inf)
         sizes = _moved_bytes(trace.cores[core][indices], chip)
         for size, index, part in zip(sizes, indices, lines[core], strict=True):
-            # Forgotten lines are fetched again. The other cores move as much in the meantime.
+            # Evicted lines are fetched again. The other cores move as much in the meantime.
             new = (moved[core][index] - last_byte[part]) * active > chip.l2_bytes
             last_byte[part] = moved[core][index]
-            # In steps: cores whose rows lie a little differently stay alike. What is less than a line is not worth it.
+            # Round to steps: cores whose rows lie a little differently stay alike. Less than a line does not matter.
             share = (new * _paid(size, sharers[part], line_bytes)).sum() / size if size > line_bytes else 1.0
             hbm[core][index] = size * round(share * _STEPS) / _STEPS * cold

@@ -25,7 +25,7 @@ _SATURATED = 0.85
 
 @dataclass
 class Hotspot:
-    """All calls of one instruction at one place of the kernel, over all cores."""
+    """Sums up all calls of one instruction at one place of the kernel, over all cores."""
 
     instruction: str
     place: str
@@ -56,7 +56,7 @@ class CubeUse:
 
 @dataclass
 class Prediction:
-    """A predicted launch. Nothing here was measured."""
+    """Holds a predicted launch. Nothing here was measured."""
 
     kernel: str
     chip: str
@@ -161,7 +161,7 @@ def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float, hf32
 
 
 def _cubes(runs: list[Run]) -> list[tuple[CubeCore, int]]:
-    """The different cube cores, and how many there are of each."""
+    """Return the different cube cores, and how many there are of each."""
     found = {id(run.cube): (run.cube, len(run.cores)) for run in runs if run.cube is not None}
     return list(found.values())
 
@@ -275,7 +275,7 @@ def _hotspots(trace: Trace, chip: Chip, runs: list[Run], cycles: float, count: i
 
 
 def _products(trace: Trace, chip: Chip, runs: list[Run], cycles: float) -> list[Hotspot]:
-    """The products of each place, by the pipes of the cube cores."""
+    """Return the products of each place, by the pipes of the cube cores."""
     time: dict[tuple[int, Pipe], float] = defaultdict(float)
     calls: dict[int, int] = defaultdict(int)
     for run in runs:

@@ -1,4 +1,4 @@
-"""A vector core's trace as instructions of its pipes: how long each takes, and what it waits for.
+"""Reads a vector core's trace as instructions of its pipes: how long each takes, and what it waits for.
 
 The scalar unit (S) goes through the program in order. A call for another pipe costs it a few cycles and goes into that
 pipe's queue; each pipe takes its queue in order. S itself waits only for what it reads, a barrier of all pipes, and
@@ -27,12 +27,12 @@ _NO_EVENT = -1
 
 
 class ProgramError(ValueError):
-    """A trace that would hang on the chip."""
+    """Refuses a trace that would hang on the chip."""
 
 
 @dataclass
 class Program:
-    """The instructions of one core. A stretch of S is an instruction too. Times in cycles, data in bytes.
+    """Holds the instructions of one core. A stretch of S is an instruction too. Times in cycles, data in bytes.
 
     An instruction begins when everything it waits for has completed, its issue is due, and its pipe is free. It holds
     its pipe for `busy` cycles and its transfers, and is complete `drain` cycles later.
@@ -54,7 +54,7 @@ class Program:
 
 
 def vector_cycles(event: Event, names: list[str], chip: Chip) -> float:
-    """Cycles that a vector instruction spends on its repeats."""
+    """Return the cycles that a vector instruction spends on its repeats."""
     rate = chip.lanes_per_cycle(names[event.name], event.element_bytes)
     return float(event.repeats * event.repeat_lanes / rate)
 
@@ -69,7 +69,7 @@ class _Compiler:
         self.core = core
         self.program = Program()
         self.last = dict.fromkeys((*_DATA_PIPES, Pipe.M, Pipe.S), _NO_EVENT)  # instruction, by pipe
-        # What the next one waits for.
+        # Instructions that the next one of a pipe waits for.
         self.pending: dict[int, set[int]] = {pipe: set() for pipe in (*_DATA_PIPES, Pipe.M)}
         self.asked: dict[int, int] = {}  # product -> instruction
         self.has_started_cube = False
@@ -235,7 +235,7 @@ class _Compiler:
 
 
 def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
-    """The cores in groups whose programs take the same time."""
+    """Return the cores in groups whose programs take the same time."""
     groups: dict[bytes, list[int]] = {}
     for core, digest in enumerate(_digests(trace, chip, hbm_bytes)):
         groups.setdefault(digest, []).append(core)
@@ -243,7 +243,9 @@ def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
 
 
 def alike_groups(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[list[int]]]:
-    """The cores of a kernel that uses cube cores: for all cube cores that do the same, their first and second cores."""
+    """Return the cores of a kernel that uses cube cores: for all cube cores that do the same, their first and
+    second cores.
+    """
     digests = _digests(trace, chip, hbm_bytes)
     groups: dict[bytes, list[list[int]]] = {}
     for first in range(0, len(digests), VECTOR_CORES):
@@ -257,7 +259,7 @@ def alike_groups(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[
 def _digests(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[bytes]:
     found = []
     for core, events in enumerate(trace.cores):
-        # Where a copy goes does not matter, how it lies does.
+        # The destination of a copy does not matter, but its layout does.
         matters = (events["piece_bytes"] > chip.line_bytes) | (events["kind"] == Kind.OPERAND)
         digest = hashlib.blake2b(np.where(matters, events["offset"] % chip.line_bytes, 0).tobytes())
         digest.update(hbm_bytes[core].tobytes())
@@ -279,7 +281,7 @@ def _depends(event: Event, previous: Event) -> bool:
 
 
 def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: Array, hf32: bool = False) -> Program:
-    """The program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
+    """Compile the program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
 
     With `hf32`, products of floats round their operands to HF32.
 

@@ -44,7 +44,7 @@ def request(
     ub_bytes: int,
     **settings: Any,
 ) -> Request:
-    """A launch of `kernel` ("rms_norm", "rms_norm_grad") on inputs of these shapes and dtypes.
+    """Request a launch of `kernel` ("rms_norm", "rms_norm_grad") on inputs of these shapes and dtypes.
 
     Raises:
         ValueError: a shape or an attribute breaks the definition's rules.
@@ -66,7 +66,7 @@ def request(
 
 
 class Recorder:
-    """A process with the traced library in it. Use it as a context manager."""
+    """Runs a process with the traced library in it. Use it as a context manager."""
 
     def __init__(self, library: Path):
         self._library = library
@@ -169,7 +169,7 @@ def build(
     target: str = "ms_ascend_ops",
     purpose: str = "a profile",
 ) -> Path:
-    """The traced library, built if need be; `tell` gets lines of text while that goes on.
+    """Return the traced library, built if need be; `tell` gets lines of text while that goes on.
 
     `observer` names another observed build ("checked"), `target` another library of CMakeLists.txt; `purpose` is what
     messages say that it is needed for.
@@ -235,7 +235,7 @@ def _build(root: Path, folder: Path, tell: Callable[[str], None], observer: str,
 
 
 def _share(line: str) -> int:
-    """The percentage that a line of `cmake --build` begins with, of Make or of Ninja; 0 without one."""
+    """Return the percentage that a line of `cmake --build` begins with, of Make or of Ninja; 0 without one."""
     found = re.match(r"\[ *(\d+)(?:%|/(\d+))\]", line)
     return 0 if found is None else int(found[1]) * 100 // int(found[2] or 100)
 

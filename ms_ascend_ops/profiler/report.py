@@ -1,4 +1,4 @@
-"""Predictions as text."""
+"""Writes predictions as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_SHARE = 0.005
 
 
 def prediction(found: Profile) -> RenderableType:
-    """All of one prediction."""
+    """Write all of one prediction."""
     p, chip = found.prediction, found.chip
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_column(style="bold")
@@ -101,7 +101,7 @@ def _hotspots(p: Prediction) -> Table:
 
 
 def comparison(first: Prediction, others: Sequence[tuple[str, Prediction]], title: str) -> Table:
-    """Predictions side by side; the first is what the others are compared with."""
+    """Write predictions side by side; the first is what the others are compared with."""
     table = Table(title="predicted", title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("", style="bold")
     for name, _ in [(title, first), *others]:
@@ -135,7 +135,7 @@ def comparison(first: Prediction, others: Sequence[tuple[str, Prediction]], titl
 
 
 def sweep_table(base: Profile, attempts: Sequence[Attempt], rows: int = 12) -> RenderableType:
-    """The best of a sweep, and what came of the rest."""
+    """Write the best of a sweep, and what came of the others."""
     table = Table(title="predicted", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("us", "of the bound", "Unified Buffer", "bounded by", "tiling"):
         table.add_column(name, justify="left" if name in ("tiling", "bounded by") else "right")
@@ -168,7 +168,7 @@ def assumptions(chip: Chip) -> RenderableType:
 
 
 def console() -> Console:
-    """The terminal; what goes into a file or a pipe is as wide as the tables need."""
+    """Return the terminal; what goes into a file or a pipe is as wide as the tables need."""
     found = Console()
     return found if found.is_terminal else Console(width=_WIDTH)
 

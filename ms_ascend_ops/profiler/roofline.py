@@ -16,7 +16,7 @@ __all__ = ["Cost", "roofline"]
 
 @dataclass(frozen=True)
 class Cost:
-    """A predicted time. bound: what it comes from, "HBM", "cube" or "launch"."""
+    """Holds a predicted time. bound: what it comes from, "HBM", "cube" or "launch"."""
 
     us: float
     bound: str

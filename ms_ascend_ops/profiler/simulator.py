@@ -1,4 +1,4 @@
-"""The pipes of all cores in time.
+"""Simulates the pipes of all cores in time.
 
 Vector and scalar instructions take a time known beforehand, so their begin and end follow as soon as that of what they
 wait for is known. Copies share the bandwidth of HBM and of L2: at any time it is divided evenly among the running
@@ -30,7 +30,7 @@ SYNC = -3  # cause: the other cores
 
 @dataclass
 class Run:
-    """One program in time, in cycles. `cause` of an instruction is what it waited for last."""
+    """Simulates one program in time, in cycles. `cause` of an instruction is what it waited for last."""
 
     program: Program
     cores: list[int]
@@ -46,7 +46,7 @@ class Run:
 
 
 class _Flows:
-    """Transfers that share a bandwidth. Those with the same limit move at the same rate."""
+    """Shares a bandwidth among transfers. Those with the same limit move at the same rate."""
 
     def __init__(self, bandwidth: float):
         self.bandwidth = bandwidth
@@ -74,7 +74,7 @@ class _Flows:
         return used
 
     def next_end(self) -> float:
-        """Cycles until the first transfer ends."""
+        """Return the cycles until the first transfer ends."""
         return min(
             ((ends[0][0] - self.moved[limit]) / self.rate[limit] for limit, ends in self.ends.items() if ends),
             default=float("inf"),
@@ -248,7 +248,7 @@ class _Simulator:
                 time, reason = self.begin[owner][i] + program.offset[follower], ISSUE
             else:
                 time, reason = self.complete[owner][i] + program.delay[follower], i
-            # At the same time the pipe's own work counts as the reason: then nothing was waited for.
+            # At a tie the pipe's own work counts as the reason: then nothing was waited for.
             if time > ready[follower] or (time == ready[follower] and how == _PIPE):
                 ready[follower], cause[follower] = time, reason
             missing[follower] -= 1
@@ -259,7 +259,7 @@ class _Simulator:
         return able
 
     def arrive(self, owner: int, i: int) -> None:
-        """A core is at SyncAll: when the last one is, all go on."""
+        """Note that a core is at SyncAll: when the last one is, all go on."""
         self.at_barrier.append((owner, i, self.ready[owner][i]))
         if len(self.at_barrier) < len(self.programs):
             return
@@ -272,7 +272,7 @@ class _Simulator:
             self.set_begin(other, j)
 
     def transfer(self, owner: int, i: int) -> tuple[Transfer, int]:
-        """And how many cores do the same."""
+        """Return the transfer, and how many cores do the same."""
         if owner == _CUBE:
             _, transfer, multiplicity = self.jobs[i]
         else:

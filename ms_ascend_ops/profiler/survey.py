@@ -1,4 +1,4 @@
-"""Every operator at the shapes of language and diffusion models, forward and gradient, in every dtype."""
+"""Predicts every operator at the shapes of language and diffusion models, forward and gradient, in every dtype."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PUBLISHED: tuple[tuple[Case, float], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """A case and what the model says; or why it says nothing."""
+    """Holds a case and what the model says; or why it says nothing."""
 
     case: Case
     prediction: Prediction | None
@@ -48,7 +48,7 @@ class Row:
 
 
 def surveyed() -> list[str]:
-    """The operators whose definition has `survey`.
+    """Return the operators whose definition has `survey`.
 
     The bound of a kernel that touches a part of its tensors does not follow from their shapes, and that of products is
     the cube; docs/kernel_tools.md has some of them beside published times.
@@ -57,7 +57,7 @@ def surveyed() -> list[str]:
 
 
 def survey_cases(chip: str, operators: Sequence[str] | None = None) -> list[Case]:
-    """All cases of a survey.
+    """Return all cases of a survey.
 
     Raises:
         ValueError: there is no such operator, or its definition has no `survey`.
@@ -88,7 +88,7 @@ def survey(cases: Iterable[Case], recorder: Recorder, tell: Callable[[Case], Non
 
 
 def published(recorder: Recorder) -> list[tuple[Case, float, Prediction]]:
-    """Our kernels at the shapes of published times, as far as we have the operator."""
+    """Return our kernels at the shapes of published times, as far as we have the operator."""
     known = [(case, us) for case, us in PUBLISHED if case.operator in registry.names()]
     rows = survey([case for case, _ in known], recorder)
     return [

@@ -1,4 +1,4 @@
-"""Other tilings of a kernel: which of them the model finds fastest.
+"""Tries other tilings of a kernel: which of them the model finds fastest.
 
 A tiling is changed from outside, without touching the kernel: the platform that its tiling function is told (cores,
 bytes of the Unified Buffer), the number of buffers in its queues, or a field of its tiling data. The kernel runs with
@@ -23,7 +23,7 @@ _PLATFORM = {"cores": "cores", "ub_bytes": "ub_bytes", "buffers": "buffers"}
 
 @dataclass
 class Attempt:
-    """One tiling: its profile, or why there is none."""
+    """Holds one tiling: its profile, or why there is none."""
 
     case: Case
     profile: Profile | None
@@ -41,7 +41,7 @@ def default_axes(base: Profile) -> dict[str, list[int]]:
 
 
 def cases(base: Case, axes: Mapping[str, Sequence[int]]) -> Iterable[Case]:
-    """All combinations."""
+    """Yield all combinations."""
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         platform = {_PLATFORM[name]: value for name, value in chosen.items() if name in _PLATFORM}

@@ -1,4 +1,4 @@
-"""A predicted launch in time: Chrome / Perfetto trace events, and a picture."""
+"""Shows a predicted launch in time: Chrome / Perfetto trace events, and a picture."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ EVENT = np.dtype(
 
 
 class Event(NamedTuple):
-    """A row of EVENT: quicker to read than NumPy's."""
+    """Unpacks a row of EVENT: quicker to read than NumPy's."""
 
     kind: int
     pipe: int
@@ -146,13 +146,13 @@ class Event(NamedTuple):
 
 
 def rows(events: Array) -> list[Event]:
-    """The calls one by one."""
+    """Return the calls one by one."""
     return [Event(*values) for values in zip(*(events[name].tolist() for name in Event._fields), strict=True)]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of the launch."""
+    """Describes a tensor of the launch."""
 
     name: str
     bytes: int
@@ -162,7 +162,7 @@ class Argument:
 
 @dataclass
 class Trace:
-    """One launch."""
+    """Records one launch."""
 
     kernel: str
     cores: list[Array]  # of EVENT
@@ -180,5 +180,5 @@ class Trace:
 
     @property
     def minimal_bytes(self) -> int:
-        """Every input once, every output once."""
+        """Return the least that has to move: every input once, every output once."""
         return sum(argument.bytes for argument in self.arguments)

@@ -1,4 +1,4 @@
-"""A process that runs kernels in the traced library. record.py starts it; a kernel that ends it ends only itself.
+"""Runs kernels in the traced library in a process that record.py starts; a kernel that ends it ends only itself.
 
     python -m ms_ascend_ops.profiler.worker LIBRARY
 
@@ -35,7 +35,7 @@ _PATTERN = 65537  # values before they repeat: prime, so that no two rows of a u
 
 @dataclass
 class Request:
-    """One launch."""
+    """Describes one launch."""
 
     kernel: str
     shapes: list[tuple[int, ...] | None]  # inputs, then outputs; None: an optional input that is absent
@@ -73,7 +73,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """MsAscendCall of kernels/binding/c_api.h."""
+    """Mirrors MsAscendCall of kernels/binding/c_api.h."""
 
     _fields_ = (
         ("op", ctypes.c_char_p),
@@ -101,7 +101,10 @@ def _attribute(name: str, value: Any) -> _Attribute:
 
 
 def _values(shape: tuple[int, ...], dtype: str, seed: int, fill: str | Array) -> Array:
-    """An input: normal numbers; integers are 0, so that they are valid as indices, unless `fill` says what they are."""
+    """Draw an input: normal numbers.
+
+    Integers are 0, so that they are valid as indices, unless `fill` says what they are.
+    """
     if dtype.startswith("int"):
         if not isinstance(fill, str):
             return np.ascontiguousarray(fill, _STORAGE[dtype])
@@ -125,7 +128,7 @@ def _decoded(values: Array, dtype: str) -> Array:
 
 
 def difference(first: Array, second: Array, dtype: str) -> float:
-    """The largest difference, in roundings of the dtype at the size of the values; infinite where one is NaN."""
+    """Return the largest difference, in roundings of the dtype at the size of the values; infinite where one is NaN."""
     if first.tobytes() == second.tobytes():
         return 0.0
     if dtype.startswith("int"):
@@ -220,7 +223,7 @@ class _Library:
 
 
 def last_trace(library: ctypes.CDLL, tiling: dict[str, float] | None = None) -> Trace:
-    """The last launch of a library with the traced host layer in it."""
+    """Return the last launch of a library with the traced host layer in it."""
     library.MsAscendTraceRecords.restype = ctypes.c_void_p
     library.MsAscendTraceJson.restype = ctypes.c_char_p
     count = ctypes.c_uint64()

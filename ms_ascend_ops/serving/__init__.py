@@ -1,4 +1,4 @@
-"""Models as a service: bundles and MindIRs over the Open Inference Protocol, language models over OpenAI's API.
+"""Serves models: bundles and MindIRs over the Open Inference Protocol, language models over OpenAI's API.
 
     from ms_ascend_ops.serving import Settings, create_app
 

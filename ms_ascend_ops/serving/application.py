@@ -1,4 +1,4 @@
-"""The FastAPI application: the same under uvicorn, Ray Serve and in tests."""
+"""Builds the FastAPI application: the same under uvicorn, Ray Serve and in tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
-    """The application. Models are loaded when it starts, and unloaded when it stops.
+    """Create the application. Models are loaded when it starts, and unloaded when it stops.
 
     Args:
         settings: models, limits, keys.

@@ -1,4 +1,4 @@
-"""A queue of requests for a network, and the thread that runs them, several at once where they fit together."""
+"""Queues requests for a network, and runs them in a thread, several at once where they fit together."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Network(Protocol):
     outputs: Sequence[TensorSpec]
 
     def run(self, inputs: Sequence[Values]) -> list[Values]:
-        """The outputs. Raises BadRequest if the network cannot take these inputs."""
+        """Run the network on inputs. Raises BadRequest if it cannot take them."""
 
 
 class Job:
-    """A request in the queue."""
+    """Holds a request in the queue."""
 
     def __init__(self, inputs: Sequence[Values], deadline: float | None = None):
         self.inputs = inputs
@@ -120,7 +120,7 @@ class BatchQueue:
             self._run(network, jobs)
 
     def _next(self) -> list[Job]:
-        """Jobs to run together; none: it was closed, and nothing is left."""
+        """Return jobs to run together; none: the queue was closed, and nothing is left."""
         with self._condition:
             while True:
                 while not self._jobs and not self._closing:
@@ -140,7 +140,7 @@ class BatchQueue:
                 self._condition.wait(wait)
 
     def _choose(self) -> tuple[list[Job], bool]:
-        """The first job and those that fit to it, and whether no other would."""
+        """Return the first job and those that fit to it, and whether no other would."""
         first = self._jobs[0]
         if self._max_batch_size == 1 or not 0 < first.rows < self._max_batch_size:
             return [first], True
@@ -193,7 +193,7 @@ class BatchQueue:
 
 
 def _together(network: Network, jobs: Sequence[Job]) -> list[list[Values]]:
-    """The outputs of each job, which ran as one."""
+    """Return the outputs of each job, which ran as one."""
     inputs = []
     for parts in zip(*(job.inputs for job in jobs), strict=True):
         inputs.append(Values(parts[0].datatype, np.concatenate([part.array for part in parts])))

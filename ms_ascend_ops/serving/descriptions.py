@@ -1,4 +1,7 @@
-"""The bodies of requests, for /openapi.json and the page that shows it. The routes read and check them themselves."""
+"""Describes the bodies of requests, for /openapi.json and the page that shows it.
+
+The routes read and check them themselves.
+"""
 
 from __future__ import annotations
 

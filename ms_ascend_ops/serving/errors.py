@@ -21,12 +21,12 @@ _PATH = re.compile(r"(?<![\w:/.])(/[^/\s'\":,()]+)(?:/[^/\s'\":,()]+)+")
 
 
 def _name(match: re.Match[str]) -> str:
-    """The last part of a path of this machine: where something lies is nothing for clients."""
+    """Return the last part of a path of this machine: where something lies is nothing for clients."""
     return match[0].rpartition("/")[2] if os.path.isdir(match[1]) else match[0]
 
 
 class ServingError(Exception):
-    """An error as the answer to a request.
+    """Reports an error as the answer to a request.
 
     Args:
         message: what is wrong, for the client.

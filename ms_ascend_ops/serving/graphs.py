@@ -1,4 +1,4 @@
-"""Networks of MindIRs and bundles.
+"""Runs networks of MindIRs and bundles.
 
 MindSpore is not made for several threads: two that compile or run graphs at the same time fail. So one lock is around
 all that is MindSpore's. And a graph that raised once raises for ever: it is loaded again.
@@ -43,7 +43,7 @@ _MOST_REFUSED = 1024
 
 
 class GraphNetwork:
-    """A MindIR or a bundle. Outputs are `output_0`, `output_1` ..., in the order of the network.
+    """Runs a MindIR or a bundle. Outputs are `output_0`, `output_1` ..., in the order of the network.
 
     Raises:
         ValueError: it cannot be loaded, an option does not fit to its inputs, or it is to be batched and rows of axis 0
@@ -165,7 +165,7 @@ class GraphNetwork:
             ]
 
     def _check_rows(self) -> None:
-        """Rows must not have an influence on each other."""
+        """Check that rows have no influence on each other."""
         first, second = self._example(2, 0), self._example(1, 1)
         both = [
             Values(a.datatype, np.concatenate((a.array, b.array))) for a, b in zip(first, second, strict=True)
@@ -186,7 +186,7 @@ class GraphNetwork:
                 raise ValueError(f"max_batch_size: rows of {spec.name} depend on the rows beside them")
 
     def _example(self, rows: int, seed: int) -> list[Values]:
-        """Random inputs; sizes that are open are 1 but for axis 0."""
+        """Return random inputs; sizes that are open are 1 but for axis 0."""
         rng = np.random.default_rng(seed)
         values = []
         for spec in self.inputs:

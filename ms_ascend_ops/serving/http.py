@@ -37,13 +37,13 @@ class HungUp(Exception):
 
 
 def service_of(request: Request) -> Service:
-    """The models."""
+    """Return the models."""
     service: Service = request.app.state.service
     return service
 
 
 async def object_of(request: Request) -> dict[str, Any]:
-    """The object of a body; one without a body has none.
+    """Return the object of a body; one without a body has none.
 
     Raises:
         BadRequest: it is not JSON, or no object.
@@ -52,7 +52,7 @@ async def object_of(request: Request) -> dict[str, Any]:
 
 
 def check_change(request: Request) -> None:
-    """The first line of a route that changes the models.
+    """Check a request that changes the models; routes call it in their first line.
 
     Raises:
         Unauthorized, Forbidden: who asks may not do that.
@@ -63,7 +63,7 @@ def check_change(request: Request) -> None:
 
 
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work, which is cancelled when the client hangs up. The body has been read.
+    """Return the result of some work, which is cancelled when the client hangs up. The body has been read.
 
     Raises:
         HungUp: it did.
@@ -86,7 +86,7 @@ async def _gone(request: Request) -> None:
 
 
 def error_of(request: Request, status: int, message: str, error: ServingError | None = None) -> JSONResponse:
-    """An error as the API of a request has it."""
+    """Return an error as the API of a request has it."""
     code, parameter = (None, None) if error is None else (error.code, error.parameter)
     return error_answer(_path(request.scope), status, message, code, parameter)
 
@@ -94,7 +94,7 @@ def error_of(request: Request, status: int, message: str, error: ServingError | 
 def error_answer(
     path: str, status: int, message: str, code: str | None = None, parameter: str | None = None
 ) -> JSONResponse:  # fmt: skip
-    """An error as the API of the path has it."""
+    """Return an error as the API of the path has it."""
     headers = {"Retry-After": "1"} if status in (429, 503) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -104,14 +104,14 @@ def error_answer(
 
 
 def openai_error(status: int, message: str, code: str | None, parameter: str | None) -> dict[str, Any]:
-    """The object that OpenAI's API describes an error with."""
+    """Return the object that OpenAI's API describes an error with."""
     kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"message": message, "type": kind, "param": parameter, "code": code}
 
 
 class Keys:
-    """API keys; compared in a time that does not depend on how much of a key is right."""
+    """Checks API keys, compared in a time that does not depend on how much of a key is right."""
 
     def __init__(self, settings: Settings):
         self._keys = [_digest(key) for key in settings.api_keys]
@@ -180,7 +180,10 @@ def _is_own_name(host: str, names: Iterable[str]) -> bool:
 
 
 class Gate:
-    """ASGI middleware: keys, limits, metrics, errors. Not Starlette's base class, which hides that a client hung up."""
+    """Guards the application as ASGI middleware: keys, limits, metrics, errors.
+
+    Starlette's base class hides that a client hung up.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Callable[[], Metrics]):
         self._app = app
@@ -243,7 +246,9 @@ class Gate:
 
 
 class _Exchange:
-    """A request and its answer: the body up to the limits of bytes and time, the status, whether the client left."""
+    """Follows a request and its answer: the body up to the limits of bytes and time, the status, whether the
+    client left.
+    """
 
     def __init__(self, gate: Gate, settings: Settings, receive: Receive, send: Send):
         self.bytes = 0  # of the body
@@ -288,7 +293,7 @@ def _too_large(settings: Settings) -> TooLarge:
 
 
 def _path(scope: Scope) -> str:
-    """The path as the routes have it, without what a proxy or Ray put before it."""
+    """Return the path as the routes have it, without what a proxy or Ray put before it."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 

@@ -1,4 +1,5 @@
-"""The Open Inference Protocol over HTTP (`/v2/...`): JSON, the binary tensor extension, the repository extension.
+"""Implements the Open Inference Protocol over HTTP (`/v2/...`): JSON, the binary tensor extension, the
+repository extension.
 
 Source: https://github.com/kserve/open-inference-protocol, and the extensions that Triton's documentation describes.
 """
@@ -40,13 +41,13 @@ async def server_metadata() -> dict[str, Any]:
 
 @router.get("/health/live")
 async def live() -> dict[str, Any]:
-    """The server runs."""
+    """Return whether the server runs."""
     return {"live": True}
 
 
 @router.get("/health/ready")
 async def ready(request: Request) -> JSONResponse:
-    """The server takes requests: its models are loaded, and it is not being stopped."""
+    """Return whether the server takes requests: its models are loaded, and it is not being stopped."""
     is_ready = service_of(request).ready
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
@@ -55,14 +56,14 @@ async def ready(request: Request) -> JSONResponse:
 @router.get("/models/{name}/stats")
 @router.get("/models/{name}/versions/{version}/stats")
 async def model_statistics(request: Request, name: str = "", version: str | None = None) -> dict[str, Any]:
-    """Counts and times of a version, of all of a model, or of all models."""
+    """Return counts and times of a version, of all of a model, or of all models."""
     return {"model_stats": statistics(service_of(request), name, version)}
 
 
 @router.get("/models/{name}")
 @router.get("/models/{name}/versions/{version}")
 async def model_metadata(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
-    """Inputs and outputs of a model, and its versions that are loaded."""
+    """Return inputs and outputs of a model, and its versions that are loaded."""
     return metadata(service_of(request), name, version)
 
 
@@ -77,7 +78,7 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
 @router.get("/models/{name}/config")
 @router.get("/models/{name}/versions/{version}/config")
 async def model_config(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
-    """The configuration of a model, as Triton has it."""
+    """Return the configuration of a model, as Triton has it."""
     return config_of(peek(service_of(request), name, version))
 
 
@@ -99,7 +100,7 @@ async def infer(request: Request, name: str, version: str | None = None) -> Resp
 
 @router.post("/repository/index", openapi_extra=BODIES["index"])
 async def repository_index(request: Request) -> list[dict[str, str]]:
-    """All models and versions, and whether they are loaded."""
+    """Return all models and versions, and whether they are loaded."""
     body = await object_of(request)
     only_ready = body.get("ready", False)
     if not isinstance(only_ready, bool):
@@ -126,7 +127,7 @@ async def unload(request: Request, name: str) -> dict[str, Any]:
 
 @router.get("/repository/models/{name}/traffic")
 async def traffic(request: Request, name: str) -> dict[str, Any]:
-    """The shares of the versions of a model, of requests that name no version."""
+    """Return the shares of the versions of a model, of requests that name no version."""
     return {"traffic": {str(version): share for version, share in service_of(request).traffic(name).items()}}
 
 
@@ -142,7 +143,7 @@ async def set_traffic(request: Request, name: str) -> dict[str, Any]:
 
 
 def metadata(service: Service, name: str, version: str | None) -> dict[str, Any]:
-    """The metadata of a model.
+    """Return the metadata of a model.
 
     Raises:
         NotFound: it is not loaded.
@@ -158,7 +159,7 @@ def metadata(service: Service, name: str, version: str | None) -> dict[str, Any]
 
 
 def statistics(service: Service, name: str, version: str | None) -> list[dict[str, Any]]:
-    """The statistics of a version, of all of a model, or of all models.
+    """Return the statistics of a version, of all of a model, or of all models.
 
     Raises:
         NotFound: it is not loaded.
@@ -169,7 +170,7 @@ def statistics(service: Service, name: str, version: str | None) -> list[dict[st
 
 
 def override_of(config: Any) -> Mapping[str, Any] | None:
-    """Options out of the parameter `config` of a request to load a model.
+    """Return options out of the parameter `config` of a request to load a model.
 
     Raises:
         BadRequest: it is not JSON.
@@ -182,12 +183,12 @@ def override_of(config: Any) -> Mapping[str, Any] | None:
 
 
 def peek(service: Service, name: str, version: str | None) -> Version:
-    """A version, without using up a share of the traffic."""
+    """Return a version, without using up a share of the traffic."""
     return service.version(name, version) if version else max(service.versions(name), key=lambda one: one.number)
 
 
 def selected(version: Version, names: list[str] | None) -> list[int]:
-    """The positions of outputs that a request names.
+    """Return the positions of outputs that a request names.
 
     Raises:
         BadRequest: there is no such output.
@@ -231,7 +232,9 @@ def _answer(version: Version, read: Inference, outputs: list[Values]) -> Respons
 
 
 def _written(fields: dict[str, Any], numbers: Mapping[int, Values]) -> bytes:
-    """An answer as JSON, with the numbers of some outputs in short runs, between which other threads come to work."""
+    """Write an answer as JSON, with the numbers of some outputs in short runs, between which other threads come
+    to work.
+    """
     entries = fields.pop("outputs")
     texts = []
     for place, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over gRPC: `inference.GRPCInferenceService`, with the repository extension."""
+"""Implements the Open Inference Protocol over gRPC: `inference.GRPCInferenceService`, with the repository extension."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHANGES = ("RepositoryModelLoad", "RepositoryModelUnload")
 def grpc_server(
     service: Service, address: str, certificate: bytes | None = None, key: bytes | None = None
 ) -> tuple[grpc.aio.Server, int]:  # fmt: skip
-    """A server for the event loop of the caller, who starts and stops it; and its port.
+    """Make a server for the event loop of the caller, who starts and stops it; return it and its port.
 
     Raises:
         RuntimeError: the address is taken, or cannot be.
@@ -62,7 +62,7 @@ def _handlers(calls: _Calls) -> Any:
 
 
 class _Calls:
-    """The methods, each named as in the protocol."""
+    """Implements the methods, each named as in the protocol."""
 
     def __init__(self, service: Service):
         self._service = service
@@ -82,7 +82,7 @@ class _Calls:
         }
 
     def guarded(self, name: str) -> Callable[[bytes, Any], Awaitable[Any]]:
-        """A method with keys, metrics and errors around it."""
+        """Wrap a method with keys, metrics and errors."""
         method, metrics, kind = self._methods[name], self._service.metrics, message(f"{name}Request")
 
         async def call(data: bytes, context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A language model and the thread that works on its requests, all of them together (continuous batching)."""
+"""Runs a language model in a thread that works on its requests, all of them together (continuous batching)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Generation:
-    """A request that a worker has: an asynchronous iterator over pieces of its text.
+    """Iterates over pieces of the text of a request that a worker has.
 
     When it is left before the end, `cancel` gives its place to others.
     """
@@ -41,7 +41,7 @@ class Generation:
         request.on_text = self._text
 
     async def pieces(self, timeout_s: float) -> AsyncIterator[tuple[str, int]]:
-        """The text, piece by piece, with the number of tokens whose probabilities are known by then.
+        """Yield the text, piece by piece, with the number of tokens whose probabilities are known by then.
 
         Raises:
             Deadline: it is not done in time.
@@ -66,7 +66,7 @@ class Generation:
         """Stop working on it, if it is not done."""
         self._worker.cancel(self)
 
-    # Called in the thread of the worker.
+    # The methods below run in the thread of the worker.
 
     def _text(self, piece: str) -> None:
         if self.first is None:
@@ -74,7 +74,7 @@ class Generation:
         self._put((piece, len(self.request.token_logprobs)))
 
     def finished(self) -> None:
-        """There will be no more."""
+        """Note that there will be no more."""
         self._put(None)
 
     def _put(self, event: tuple[str, int] | None) -> None:
@@ -103,7 +103,7 @@ class LanguageWorker:
 
     @property
     def open(self) -> int:
-        """Requests without an answer."""
+        """Return the number of requests without an answer."""
         return len(self._open)
 
     def submit(self, requests: Sequence[Request]) -> list[Generation]:
@@ -178,7 +178,7 @@ class LanguageWorker:
                 if scheduler.busy:
                     scheduler.step()
             except Exception as error:
-                # Whose fault it was cannot be told; the next ones start with nothing of these.
+                # The failing request is unknown; start the next ones with nothing of these.
                 _log.exception("a step of the language model failed")
                 for one in list(self._open.values()):
                     if one.request.finish_reason is None:
@@ -229,7 +229,7 @@ def open_model(path: Path, options: ModelOptions) -> LanguageModel:
 
 
 def prompt_tokens(name: str, model: LanguageModel, text: str, field: str = "prompt") -> list[int]:
-    """The tokens of a text that a model of this name is to continue, and that a field of a request has.
+    """Return the tokens of a text that a model of this name is to continue, and that a field of a request has.
 
     Raises:
         BadRequest: it has more than the context; no more of it is worked on than that takes.
@@ -248,7 +248,7 @@ def chat_tokens(
     name: str, model: LanguageModel, messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[int]:  # fmt: skip
-    """The tokens of a conversation with a model of this name, which may call tools.
+    """Return the tokens of a conversation with a model of this name, which may call tools.
 
     Raises:
         BadRequest: the model has no chat template, it refuses these messages, or there are too many tokens.

@@ -1,4 +1,4 @@
-"""The messages of the Open Inference Protocol's gRPC service, and those of the repository extension.
+"""Holds the messages of the Open Inference Protocol's gRPC service, and those of the repository extension.
 
 Descriptors are made of the table below when this is imported. So there is no generated code, which would only fit the
 protobuf that it was made for, and none of these names is in protobuf's default pool, where a client in the same process
@@ -153,7 +153,7 @@ _SCALARS = ("bool", "int32", "int64", "uint32", "uint64", "float", "double", "st
 
 
 def message(name: str) -> Any:
-    """The class of a message."""
+    """Return the class of a message."""
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 

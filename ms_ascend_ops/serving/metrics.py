@@ -1,4 +1,4 @@
-"""Counts and times of the server, for Prometheus: `GET /metrics`."""
+"""Counts and times the server's work for Prometheus: `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _MODEL = ("model", "version")
 
 
 class Metrics:
-    """All that is counted. Without a registry it has one of its own, with memory and CPU time of the process, too."""
+    """Holds all that is counted.
+
+    Without a registry it has one of its own, with memory and CPU time of the process, too.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None):
         if registry is None:
@@ -67,17 +70,17 @@ class Metrics:
         self.first_token_seconds = histogram("first_token_seconds", "From request to first text.", _MODEL)
 
     def arrived(self, protocol: str) -> None:
-        """A request came."""
+        """Count a request that came."""
         self._in_flight.labels(protocol).inc()
 
     def answered(self, protocol: str, operation: str, status: str | int, seconds: float) -> None:
-        """Its answer is out, or its client is gone."""
+        """Count an answer that is out, or whose client is gone."""
         self._in_flight.labels(protocol).dec()
         self._requests.labels(protocol, operation, str(status)).inc()
         self._request_seconds.labels(protocol, operation).observe(seconds)
 
     def hung_up(self, protocol: str) -> None:
-        """A client left before its answer."""
+        """Count a client that left before its answer."""
         self._hung_up.labels(protocol).inc()
 
     def of_model(self, model: str, version: str) -> ModelMetrics:
@@ -99,7 +102,7 @@ class ModelMetrics:
     statistics: Statistics = field(default_factory=Statistics)
 
     def requested(self) -> None:
-        """A request was given to it."""
+        """Count a request that was given to it."""
         self.metrics.model_requests.labels(self.model, self.version).inc()
 
     def queued(self, length: int) -> None:
@@ -107,29 +110,29 @@ class ModelMetrics:
         self.metrics.queue_length.labels(self.model, self.version).set(length)
 
     def waited(self, seconds: float) -> None:
-        """A request was in the queue for so long."""
+        """Record how long a request was in the queue."""
         self.statistics.add("queue", seconds)
         self.metrics.queue_seconds.labels(self.model, self.version).observe(seconds)
 
     def ran(self, seconds: float, rows: int, requests: int = 1) -> None:
-        """The network ran."""
+        """Record a run of the network."""
         self.statistics.ran(seconds, rows, requests)
         self.metrics.run_seconds.labels(self.model, self.version).observe(seconds)
         self.metrics.batch_rows.labels(self.model, self.version).observe(rows)
 
     def cancelled(self) -> None:
-        """A request left before it was done."""
+        """Count a request that left before it was done."""
         self.metrics.cancelled.labels(self.model, self.version).inc()
 
     def working_on(self, sequences: int) -> None:
-        """A language model works on so many sequences."""
+        """Record how many sequences a language model works on."""
         self.metrics.running.labels(self.model, self.version).set(sequences)
 
     def first_token(self, seconds: float) -> None:
-        """The first text of an answer came."""
+        """Record when the first text of an answer came."""
         self.metrics.first_token_seconds.labels(self.model, self.version).observe(seconds)
 
     def counted(self, tokens: Mapping[str, int]) -> None:
-        """Tokens of each kind."""
+        """Count tokens of each kind."""
         for kind, count in tokens.items():
             self.metrics.tokens.labels(self.model, self.version, kind).inc(count)

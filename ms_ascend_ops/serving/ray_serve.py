@@ -30,7 +30,7 @@ __all__ = ["application", "build"]
 def application(
     settings: Settings, replicas: int | str = 1, threads: int = 1, requests: int = 64, **options: Any
 ) -> serve.Application:  # fmt: skip
-    """An application for `ray.serve.run`.
+    """Build an application for `ray.serve.run`.
 
     Args:
         settings: models, limits, keys; the paths must be there on every machine.

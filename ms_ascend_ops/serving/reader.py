@@ -41,7 +41,7 @@ class Reader:
         self._end: weakref.finalize[..., Reader] | None = None
 
     async def object(self, body: bytes) -> dict[str, Any]:
-        """The object of a body of JSON.
+        """Parse the object of a body of JSON.
 
         Raises:
             ServingError: it cannot be read.
@@ -52,7 +52,7 @@ class Reader:
         return fields
 
     async def inference(self, body: bytes, header_length: str | None) -> Inference:
-        """A request of the Open Inference Protocol over HTTP.
+        """Read a request of the Open Inference Protocol over HTTP.
 
         Raises:
             ServingError: it cannot be read.
@@ -64,7 +64,7 @@ class Reader:
         return read
 
     async def call(self, data: bytes) -> Call:
-        """A request of the Open Inference Protocol over gRPC.
+        """Read a request of the Open Inference Protocol over gRPC.
 
         Raises:
             ServingError: it cannot be read.
@@ -124,7 +124,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _raw_bytes(data: bytes) -> int:
-    """Bytes of the tensors that a request over gRPC has as bytes (field 7), which cost nothing to read."""
+    """Return bytes of the tensors that a request over gRPC has as bytes (field 7), which cost nothing to read."""
     place, total = 0, 0
 
     def number() -> int:

@@ -1,4 +1,4 @@
-"""Requests as bytes to what they say. Nothing here knows the server: large ones are read in another process."""
+"""Reads requests from bytes. Nothing here knows the server: large ones are read in another process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _US = 1e-6
 
 @dataclass(frozen=True)
 class Wanted:
-    """An output that a request names, and whether it is to come as bytes."""
+    """Describes an output that a request names, and whether it is to come as bytes."""
 
     name: str
     binary: bool
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Inference:
-    """A request to run a network, read."""
+    """Holds a request to run a network, read."""
 
     id: str | None
     inputs: Mapping[str, Values]
@@ -47,7 +47,7 @@ class Inference:
 
 
 def parsed(body: bytes | str, most: int | None = _MOST_VALUES) -> dict[str, Any]:
-    """The object of a body.
+    """Parse the object of a body.
 
     Raises:
         BadRequest: it is no JSON, no object, or has more values than `most`, where one with a name counts as four.
@@ -95,7 +95,7 @@ def read_inference(body: bytes, header_length: str | None) -> Inference:
 
 
 def checked_length(text: str, most: int) -> int:
-    """The number of bytes that a header says.
+    """Return the number of bytes that a header says.
 
     Raises:
         BadRequest: it is no number, or larger than `most`.
@@ -106,7 +106,7 @@ def checked_length(text: str, most: int) -> int:
 
 
 def timeout_of(parameters: Mapping[str, Any]) -> float | None:
-    """Seconds out of the parameter `timeout`, which is in microseconds as Triton has it; 0: none.
+    """Return seconds out of the parameter `timeout`, which is in microseconds as Triton has it; 0: none.
 
     Raises:
         BadRequest: it is no integer.
@@ -129,7 +129,7 @@ def checked_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def parameters_of(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a request, an input or an output.
+    """Return the parameters of a request, an input or an output.
 
     Raises:
         BadRequest: they are no object, or one of them is not supported.

@@ -1,4 +1,4 @@
-"""Requests over gRPC as bytes to what they say, as reading.py has it for HTTP."""
+"""Reads requests over gRPC from bytes, as reading.py does for HTTP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CONTENTS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A request to run a network, read."""
+    """Holds a request to run a network, read."""
 
     name: str
     version: str | None
@@ -67,7 +67,7 @@ def read_call(data: bytes) -> Call:
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """A message of a kind.
+    """Read a message of a kind.
 
     Raises:
         BadRequest: it is none.
@@ -118,7 +118,7 @@ def _output_name(output: Any) -> str:
 
 
 def parameters_in(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a message."""
+    """Return the parameters of a message."""
     values = {}
     for name, parameter in parameters.items():
         kind = parameter.WhichOneof("parameter_choice")

@@ -1,4 +1,4 @@
-"""The folder with the models of a server. Nothing outside of it is ever read on behalf of a request.
+"""Manages the folder with the models of a server. Nothing outside of it is ever read on behalf of a request.
 
 models/
   classifier/             a model; its name is that of the folder
@@ -30,7 +30,7 @@ class Source:
 
 
 class Repository:
-    """A model repository.
+    """Reads a model repository.
 
     Raises:
         ValueError: there is no such folder.
@@ -42,7 +42,7 @@ class Repository:
             raise ValueError(f"repository: there is no folder {root}")
 
     def names(self) -> list[str]:
-        """All models, also those whose versions cannot be read."""
+        """Return all models, also those whose versions cannot be read."""
         return sorted(entry.name for entry in self.root.iterdir() if _NAME.fullmatch(entry.name) and entry.is_dir())
 
     def config(self, name: str) -> Path:
@@ -50,7 +50,7 @@ class Repository:
         return self._inside(self._folder(name) / "config.yaml", name)
 
     def versions(self, name: str) -> dict[int, Path]:
-        """The folders of the versions of a model, by their numbers.
+        """Return the folders of the versions of a model, by their numbers.
 
         Raises:
             NotFound: there is no such model.
@@ -85,14 +85,14 @@ class Repository:
         return self._inside(folder, name)
 
     def _inside(self, path: Path, name: str) -> Path:
-        """The path, if it does not lead out of the repository by a link."""
+        """Return the path, if it does not lead out of the repository by a link."""
         if not path.resolve().is_relative_to(self.root):
             raise BadRequest(f"the model {name} is refused: {path.name} leads out of the repository")
         return path
 
 
 def checked_name(name: str) -> str:
-    """A name that is no path.
+    """Check that a name is no path, and return it.
 
     Raises:
         NotFound: it has characters that no name of a model has.

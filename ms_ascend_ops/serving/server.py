@@ -1,4 +1,6 @@
-"""One server process: the application under uvicorn, gRPC beside it in the same event loop, TLS, a graceful stop."""
+"""Runs one server process: the application under uvicorn, gRPC beside it in the same event loop, TLS, a
+graceful stop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of a server: loaded, unloaded, chosen for a request. Knows nothing of HTTP and gRPC."""
+"""Loads, unloads and chooses the models of a server. Knows nothing of HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Version:
-    """A version of a model that is loaded."""
+    """Holds a version of a model that is loaded."""
 
     def __init__(self, name: str, number: int, source: Source, options: ModelOptions, metrics: ModelMetrics):
         self.name = name
@@ -83,7 +83,7 @@ class Version:
 
     @property
     def language_model(self) -> LanguageModel:
-        """The language model that it is."""
+        """Return the language model that it is."""
         model: LanguageModel = self._model
         return model
 
@@ -108,7 +108,7 @@ class Version:
         return network
 
     async def infer(self, given: Mapping[str, Values], timeout_s: float | None = None) -> list[Values]:
-        """The outputs of the network. When this is cancelled, the request leaves the queue.
+        """Return the outputs of the network. When this is cancelled, the request leaves the queue.
 
         Raises:
             BadRequest: inputs are missing, or do not fit.
@@ -154,7 +154,7 @@ class Version:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Around a request: a version that is unloaded goes when nobody uses it any more."""
+        """Hold a version during a request: one that is unloaded goes when nobody uses it any more."""
         self._users += 1
         try:
             yield
@@ -204,7 +204,7 @@ class _Model:
 
 
 class Service:
-    """All models. Belongs to the event loop that `start` ran in.
+    """Holds all models. Belongs to the event loop that `start` ran in.
 
     Args:
         settings: what it is told.
@@ -331,7 +331,7 @@ class Service:
         model.share(traffic)
 
     def traffic(self, name: str) -> dict[int, float]:
-        """The shares of the versions.
+        """Return the shares of the versions.
 
         Args:
             name: that of the model.
@@ -339,11 +339,11 @@ class Service:
         return dict(self._model(name).shares)
 
     def names(self) -> list[str]:
-        """The models that are loaded."""
+        """Return the models that are loaded."""
         return [name for name, model in self._models.items() if model.versions]
 
     def versions(self, name: str) -> list[Version]:
-        """The versions of a model that are loaded.
+        """Return the versions of a model that are loaded.
 
         Args:
             name: that of the model.
@@ -351,7 +351,7 @@ class Service:
         return list(self._model(name).versions.values())
 
     def version(self, name: str, number: str | None = None) -> Version:
-        """The version for a request: the one that it names, or one by the shares of the traffic.
+        """Return the version for a request: the one that it names, or one by the shares of the traffic.
 
         Args:
             name: that of the model.
@@ -371,7 +371,7 @@ class Service:
         return found
 
     def index(self, only_ready: bool = False) -> list[dict[str, str]]:
-        """Every version of every model, loaded or not, as the repository extension has it.
+        """Return every version of every model, loaded or not, as the repository extension has it.
 
         Args:
             only_ready: leave out what is not loaded.

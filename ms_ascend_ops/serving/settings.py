@@ -115,7 +115,7 @@ class Settings:
 def read_options(
     file: Path | None, defaults: Mapping[str, Any], override: Mapping[str, Any] | None = None
 ) -> ModelOptions:  # fmt: skip
-    """The options of a model: its file over the server's defaults, and over both what a request to load it says.
+    """Read the options of a model: its file over the server's defaults, and over both what a request to load it says.
 
     Raises:
         ValueError: the file is no map, or holds a key or a value that is not allowed; the message names the file.

@@ -1,4 +1,4 @@
-"""Statistics and configurations of models, as Triton's extensions have them.
+"""Writes statistics and configurations of models, as Triton's extensions have them.
 
 Source: https://github.com/triton-inference-server/server (docs/protocol: extension_statistics.md,
 extension_model_configuration.md).
@@ -44,7 +44,7 @@ class Statistics:
                 self._last_ms = round(time.time() * 1000)
 
     def ran(self, seconds: float, rows: int, requests: int) -> None:
-        """A run of a network with the rows of some requests."""
+        """Record a run of a network with the rows of some requests."""
         self.add("compute_infer", seconds * requests, requests)
         with self._lock:
             self._inferences += rows
@@ -72,12 +72,12 @@ def _duration(count: int, seconds: float) -> dict[str, int]:
 
 
 def statistics_of(version: Version) -> dict[str, Any]:
-    """The statistics of a version."""
+    """Return the statistics of a version."""
     return {"name": version.name, "version": str(version.number), **version.metrics.statistics.fields()}
 
 
 def config_of(version: Version) -> dict[str, Any]:
-    """The configuration of a version: what of it Triton has a field for."""
+    """Return the configuration of a version: what of it Triton has a field for."""
     batches = not version.is_language_model and version.options.max_batch_size > 1
 
     def tensors(specs: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: datatypes, JSON and bytes, to arrays and back.
+"""Converts tensors of the Open Inference Protocol: datatypes, JSON and bytes, to arrays and back.
 
 bfloat16, which NumPy does not have, is an array of uint16 here.
 """
@@ -42,7 +42,7 @@ _MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of a model. A size of -1 is any."""
+    """Describes an input or output of a model. A size of -1 is any."""
 
     name: str
     datatype: str
@@ -55,14 +55,14 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Values:
-    """A tensor of a request or an answer."""
+    """Holds a tensor of a request or an answer."""
 
     datatype: str
     array: Array
 
 
 def checked_shape(shape: Any, name: str) -> tuple[int, ...]:
-    """The shape that a request says.
+    """Return the shape that a request says.
 
     Raises:
         BadRequest: it is no list of sizes.
@@ -76,7 +76,7 @@ def checked_shape(shape: Any, name: str) -> tuple[int, ...]:
 
 
 def checked_datatype(datatype: Any, name: str) -> str:
-    """The datatype that a request says.
+    """Return the datatype that a request says.
 
     Raises:
         BadRequest: there is no such datatype.
@@ -87,7 +87,7 @@ def checked_datatype(datatype: Any, name: str) -> str:
 
 
 def from_bytes(data: bytes | memoryview, datatype: str, shape: tuple[int, ...], name: str) -> Values:
-    """A tensor from its bytes, without a copy.
+    """Make a tensor from its bytes, without a copy.
 
     Raises:
         BadRequest: there are more bytes or fewer than the shape says.
@@ -100,7 +100,7 @@ def from_bytes(data: bytes | memoryview, datatype: str, shape: tuple[int, ...], 
 
 
 def from_numbers(data: Any, datatype: str, shape: tuple[int, ...], name: str) -> Values:
-    """A tensor from the numbers of JSON, in one list or in lists of lists.
+    """Make a tensor from the numbers of JSON, in one list or in lists of lists.
 
     Raises:
         BadRequest: they are not numbers that the datatype has, or not as many as the shape says.
@@ -112,7 +112,10 @@ def from_numbers(data: Any, datatype: str, shape: tuple[int, ...], name: str) ->
 
 
 def _flattened(data: Any, name: str) -> tuple[list[Any], tuple[int, ...]]:
-    """The numbers in lists of lists, and the sizes of these. NumPy would make arrays of texts and objects of others."""
+    """Flatten lists of lists; return the numbers and the sizes.
+
+    NumPy would make arrays of texts and objects of others.
+    """
     if not isinstance(data, list):
         raise BadRequest(f"input {name}: data must be a list, got {_short(data)}")
     sizes = [len(data)]
@@ -157,24 +160,24 @@ def _converted(numbers: list[Any], datatype: str, name: str) -> Array:
 
 
 def to_bfloat16(array: Array) -> Array:
-    """float32 to the upper 16 bits of it, rounded to even; NaN stays NaN."""
+    """Convert float32 to bfloat16, its upper 16 bits, rounded to even; NaN stays NaN."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(array), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def from_bfloat16(array: Array) -> Array:
-    """The upper 16 bits of float32 to float32."""
+    """Convert bfloat16, the upper 16 bits of float32, to float32."""
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 def to_bytes(values: Values) -> bytes:
-    """The bytes of a tensor, in the order of its rows."""
+    """Return the bytes of a tensor, in the order of its rows."""
     return np.ascontiguousarray(values.array, DATATYPES[values.datatype]).tobytes()
 
 
 def to_numbers(values: Values) -> list[Any]:
-    """The numbers of a tensor, in one list."""
+    """Return the numbers of a tensor, in one list."""
     array = from_bfloat16(values.array) if values.datatype == "BF16" else values.array
     numbers: list[Any] = array.ravel().tolist()
     return numbers

@@ -1,4 +1,7 @@
-"""Pages for people: `/` with the models, figures and a conversation, `/docs` with the API. Plain files beside this."""
+"""Serves pages for people: `/` with the models, figures and a conversation, `/docs` with the API.
+
+Plain files beside this.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +34,25 @@ def _files() -> dict[str, bytes]:
 
 @cache
 def open_paths() -> frozenset[str]:
-    """Paths that hold nothing of this server's models: a browser asks for them before it has a key."""
+    """Return paths that hold nothing of this server's models: a browser asks for them before it has a key."""
     return frozenset({"/", "/docs", "/openapi.json", *(f"/pages/{name}" for name in _files())})
 
 
 @router.get("/")
 async def home() -> Response:
-    """Models, figures, a conversation."""
+    """Show models, figures, a conversation."""
     return _page("index.html")
 
 
 @router.get("/docs")
 async def docs() -> Response:
-    """The API."""
+    """Show the API."""
     return _page("docs.html")
 
 
 @router.get("/pages/{name}")
 async def file(name: str) -> Response:
-    """A part of them."""
+    """Send a file that belongs to a page."""
     return _page(name)
 
 

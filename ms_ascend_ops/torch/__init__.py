@@ -1,4 +1,4 @@
-"""The operators of this package for PyTorch, on a CPU: the same kernels, on PyTorch's memory.
+"""Provides the operators of this package for PyTorch, on a CPU: the same kernels, on PyTorch's memory.
 
     from ms_ascend_ops.torch import RMSNorm, rms_norm, optimize
 

@@ -1,4 +1,6 @@
-"""Python functions of an operator that try the kernel first, past PyTorch's dispatcher, and go to it otherwise."""
+"""Makes Python functions of an operator that try the kernel first, past PyTorch's dispatcher, and go to it
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def direct_first(
     dispatched: Callable[..., Any],
     compiling: Callable[[], bool] | None = None,
 ) -> Callable[..., Any]:
-    """A function whose parameters are the inputs and attributes of the definition.
+    """Return a function whose parameters are the inputs and attributes of the definition.
 
     It returns what `direct` does, or, where that is NotImplemented or `compiling()`, what `dispatched` does.
     """

@@ -1,4 +1,4 @@
-"""The operators as functions of PyTorch's tensors, with the names and arguments of `ms_ascend_ops.ops`.
+"""Provides the operators as functions of PyTorch's tensors, with the names and arguments of `ms_ascend_ops.ops`.
 
 Those whose arguments are the inputs and attributes of the definition are made of it. A call takes one of two paths:
 past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see it; otherwise the operator in
@@ -24,7 +24,7 @@ __all__ = ["apply_rotary_pos_emb", "kv_cache_append", *registry.names()]  # noqa
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """The function of an operator: its parameters are the inputs and attributes of the definition."""
+    """Return the function of an operator: its parameters are the inputs and attributes of the definition."""
     spec = registry.op_spec(name)
     overload = getattr(getattr(torch.ops, NAMESPACE), name).default
     # The compiler sees the operator.
@@ -49,7 +49,7 @@ _rotary_embedding = _function("rotary_embedding")
 
 
 def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: int = 1) -> tuple[Tensor, Tensor]:
-    """gamma and beta, ones and zeros in place of None; without both, of the sizes of the last axes of x."""
+    """Return gamma and beta, ones and zeros in place of None; without both, of the sizes of the last axes of x."""
     if gamma is None:
         is_number = isinstance(axes, int) and not isinstance(axes, bool)
         if beta is None and x.ndim > 0 and not (is_number and 0 < axes <= x.ndim):
@@ -66,7 +66,7 @@ def layer_norm(
     activation: str = "none",
     axes: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalization over trailing axes, with or without ReLU.
+    """Normalize over trailing axes (layer normalization), with or without ReLU.
 
     See `ms_ascend_ops.ops.layer_norm`, which takes and returns the same.
     """
@@ -76,7 +76,7 @@ def layer_norm(
 def add_layer_norm(
     x1: Tensor, x2: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Residual addition and layer normalization of the sum in one pass.
+    """Add a residual and normalize the sum (layer normalization) in one pass.
 
     See `ms_ascend_ops.ops.add_layer_norm`, which takes and returns the same.
     """
@@ -92,7 +92,7 @@ def group_norm(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalization, with or without SiLU or ReLU, of channels first or last.
+    """Normalize by groups (group normalization), with or without SiLU or ReLU, of channels first or last.
 
     See `ms_ascend_ops.ops.group_norm`, which takes and returns the same.
     """
@@ -118,7 +118,7 @@ def conv2d(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> Tensor:
-    """Convolution in two dims, with bias and activation, of channels first or last.
+    """Convolve in two dims, with bias and activation, of channels first or last.
 
     See `ms_ascend_ops.ops.conv2d`, which takes and returns the same.
     """
@@ -142,7 +142,7 @@ def conv2d_batch_norm(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> Tensor:
-    """Convolution in two dims with the batch normalization of inference and an activation.
+    """Convolve in two dims, with the batch normalization of inference and an activation.
 
     See `ms_ascend_ops.ops.conv2d_batch_norm`, which takes and returns the same.
     """
@@ -168,7 +168,7 @@ def conv2d_group_norm(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convolution in two dims and group normalization of the result, whose statistics are taken of each tile.
+    """Convolve in two dims and normalize the result by groups, whose statistics are taken of each tile.
 
     See `ms_ascend_ops.ops.conv2d_group_norm`, which takes and returns the same.
     """
@@ -179,13 +179,13 @@ def conv2d_group_norm(
 
 
 def _placement(op: str, x: Tensor, weight: Tensor, *arguments: Any) -> tuple[int, ...]:
-    """The first attributes of convolutions: strides, padding on each side, dilations."""
+    """Return the first attributes of convolutions: strides, padding on each side, dilations."""
     sizes, kernel = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
     return placement(sizes, kernel, op, *arguments)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """Cross entropy of logits and class indices, without the softmax in memory.
+    """Compute the cross entropy of logits and class indices, without the softmax in memory.
 
     See `ms_ascend_ops.ops.cross_entropy`, which takes and returns the same.
     """
@@ -202,7 +202,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
 
 
 def _additive(mask: Tensor) -> Tensor:
-    """A mask as the kernel takes it: of four dims, and numbers in the place of bools."""
+    """Return a mask as the kernel takes it: of four dims, and numbers in the place of bools."""
     if mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, float("-inf"))
     return mask.reshape((1,) * (4 - mask.dim()) + mask.shape)
@@ -218,7 +218,7 @@ def flash_attention(
     window: int = 0,
     layout: str = "BNSD",
 ) -> tuple[Tensor, Tensor]:
-    """Attention without the matrix of scores in memory, causal or not, with shared key and value heads.
+    """Compute attention without the matrix of scores in memory, causal or not, with shared key and value heads.
 
     See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. The gradient of a mask, if it is needed,
     takes all scores in memory.
@@ -240,7 +240,7 @@ def flash_attention_varlen(
     causal: bool = False,
     window: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Attention within each of several sequences that lie one after the other, without padding.
+    """Compute attention within each of several sequences that lie one after the other, without padding.
 
     See `ms_ascend_ops.ops.flash_attention_varlen`, which takes and returns the same.
     """
@@ -260,7 +260,7 @@ def paged_attention(
     window: int = 0,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Attention over a paged cache of keys and values, one or several query tokens a sequence.
+    """Compute attention over a paged cache of keys and values, one or several query tokens a sequence.
 
     See `ms_ascend_ops.ops.paged_attention`, which takes and returns the same.
     """
@@ -271,7 +271,7 @@ def paged_attention(
 
 
 def _renamed_halves(op: str, own_angles: bool | None, separate_halves: bool) -> bool:
-    """The value of `separate_halves`, which may come by its old name, `own_angles`."""
+    """Return the value of `separate_halves`, which may come by its old name, `own_angles`."""
     if own_angles is None:
         return separate_halves
     warn_renamed(f"{op}: own_angles", "separate_halves", stacklevel=4)
@@ -288,7 +288,7 @@ def rotary_embedding(
     separate_halves: bool = False,
     own_angles: bool | None = None,
 ) -> Tensor:
-    """Rotary position embedding of queries or keys.
+    """Apply rotary position embedding to queries or keys.
 
     See `ms_ascend_ops.ops.rotary_embedding`, which takes and returns the same.
     """
@@ -312,7 +312,7 @@ def apply_rotary_pos_emb(
     separate_halves: bool = False,
     own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Rotary position embedding of queries and keys, whose numbers of heads may differ.
+    """Apply rotary position embedding to queries and keys, whose numbers of heads may differ.
 
     See `ms_ascend_ops.ops.apply_rotary_pos_emb`, which takes and returns the same.
     """
@@ -336,7 +336,7 @@ def qkv_rotary_embedding(
     separate_halves: bool = False,
     own_angles: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values out of one product, with rotary position embedding.
+    """Split one product into queries, keys and values, with rotary position embedding.
 
     See `ms_ascend_ops.ops.qkv_rotary_embedding`, which takes and returns the same.
     """

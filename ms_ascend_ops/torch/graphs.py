@@ -1,4 +1,4 @@
-"""The graphs of `torch.compile`, read as those that the patterns of `export/matching` are looked for in.
+"""Reads the graphs of `torch.compile` as those that the patterns of `export/matching` are looked for in.
 
 `export/graphs/torch_functions.py` says which of MindSpore's primitives a function or method of PyTorch is.
 """
@@ -22,7 +22,7 @@ _CHANGES = frozenset({"setitem", "delitem", "iadd", "isub", "imul", "itruediv", 
 
 
 def read(graph: fx.Graph) -> Graph:
-    """The graph of primitives; each node that is one of `graph` has it as its origin."""
+    """Read the graph of primitives; each node that is one of `graph` has it as its origin."""
     reader = _Reader()
     outputs = []
     for node in graph.nodes:
@@ -52,7 +52,7 @@ def changes_inputs(node: fx.Node) -> bool:
 
 
 def place(node: fx.Node) -> str:
-    """The path of the module that the node belongs to."""
+    """Return the path of the module that the node belongs to."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""
     _, bracket, rest = path.rpartition("]")

@@ -1,4 +1,5 @@
-"""Layers without state, for `kernelize` of Hugging Face's `kernels`: it puts their `forward` into layers of a network.
+"""Provides layers without state, for `kernelize` of Hugging Face's `kernels`: it puts their `forward` into a
+network's layers.
 
 They read the weights of the layer that they stand in, under the names that `transformers` gives them. Each is named as
 the kernels of the Hub are.
@@ -43,7 +44,7 @@ class MLP(nn.Module):  # type: ignore[misc]
 
 
 class SiluAndMul(nn.Module):  # type: ignore[misc]
-    """silu(gate) * up of a tensor that holds both."""
+    """Computes silu(gate) * up of a tensor that holds both."""
 
     can_torch_compile = True
 
@@ -53,7 +54,7 @@ class SiluAndMul(nn.Module):  # type: ignore[misc]
 
 
 class GeluAndMul(nn.Module):  # type: ignore[misc]
-    """gelu(gate) * up of a tensor that holds both, the gate first."""
+    """Computes gelu(gate) * up of a tensor that holds both, the gate first."""
 
     can_torch_compile = True
 

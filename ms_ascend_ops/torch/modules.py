@@ -1,4 +1,4 @@
-"""Layers for PyTorch. Those that PyTorch has, too, are subclasses with its arguments and parameter names."""
+"""Provides layers for PyTorch. Those that PyTorch has, too, are subclasses with its arguments and parameter names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GEGLU", "GELU", "AddRMSNorm", "GroupNorm", "LayerNorm", "RMSNorm", "
 
 
 class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
-    r"""Root mean square normalization over the last axis, with the arguments of `torch.nn.RMSNorm`.
+    r"""Normalizes by the root mean square over the last axis, with the arguments of `torch.nn.RMSNorm`.
 
     .. math::
         y = \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} \cdot \mathrm{weight}
@@ -79,7 +79,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
 
 
 class AddRMSNorm(RMSNorm):
-    """Residual addition and root mean square normalization of the sum in one pass. Arguments are those of RMSNorm.
+    """Adds a residual and normalizes the sum by its root mean square in one pass. Arguments are those of RMSNorm.
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., normalized_shape).
@@ -98,7 +98,7 @@ class AddRMSNorm(RMSNorm):
 
 
 class LayerNorm(nn.LayerNorm):  # type: ignore[misc]
-    r"""Layer normalization over trailing axes, with the arguments of `torch.nn.LayerNorm`.
+    r"""Normalizes over trailing axes (layer normalization), with the arguments of `torch.nn.LayerNorm`.
 
     .. math::
         y = \frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \mathrm{weight} + \mathrm{bias}
@@ -118,7 +118,7 @@ class LayerNorm(nn.LayerNorm):  # type: ignore[misc]
 
 
 class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
-    """Group normalization, with the arguments of `torch.nn.GroupNorm`, and an activation and channels last besides.
+    """Normalizes by groups, with the arguments of `torch.nn.GroupNorm`, and an activation and channels last besides.
 
     Args:
         num_groups: as there.
@@ -175,7 +175,7 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
 
 
 class GELU(nn.GELU):  # type: ignore[misc]
-    """Gaussian error linear unit, with the argument of `torch.nn.GELU`: approximate, "none" or "tanh".
+    """Computes the Gaussian error linear unit, with the argument of `torch.nn.GELU`: approximate, "none" or "tanh".
 
     Computed in float32 and rounded once.
     """
@@ -185,7 +185,7 @@ class GELU(nn.GELU):  # type: ignore[misc]
 
 
 class SwiGLU(nn.Module):  # type: ignore[misc]
-    r"""SiLU-gated linear unit, of one tensor that holds gate and up or of two: silu(gate) * up.
+    r"""Computes a SiLU-gated linear unit, of one tensor that holds gate and up or of two: silu(gate) * up.
 
     Args:
         axis: the axis that holds gate and up when one tensor is given.
@@ -210,7 +210,7 @@ class SwiGLU(nn.Module):  # type: ignore[misc]
 
 
 class GEGLU(nn.Module):  # type: ignore[misc]
-    r"""GELU-gated linear unit, of one tensor that holds gate and up or of two: gelu(gate) * up.
+    r"""Computes a GELU-gated linear unit, of one tensor that holds gate and up or of two: gelu(gate) * up.
 
     Args:
         axis: the axis that holds gate and up when one tensor is given.

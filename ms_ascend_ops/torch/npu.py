@@ -1,4 +1,4 @@
-"""Operators on tensors of torch_npu, through the aclnn functions of the CANN package (`ms_ascend_ops.aclnn`).
+"""Runs operators on tensors of torch_npu, through the aclnn functions of the CANN package (`ms_ascend_ops.aclnn`).
 
 Of torch_npu is used: the device and its memory through PyTorch, the name of the chip, the layout of a tensor, and the
 current stream. It has run on the emulated device (tests/torch_npu), not on an NPU.
@@ -34,12 +34,12 @@ class Operator(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """Its definition."""
+        """Return its definition."""
 
     def results(
         self, tensors: Sequence[Any], values: Sequence[Any], device: torch.device
     ) -> tuple[dict[str, Any], tuple[torch.Tensor, ...]]:
-        """Attributes by name, and empty tensors for the results."""
+        """Return attributes by name, and empty tensors for the results."""
 
     @staticmethod
     def dtype_name(tensor: torch.Tensor) -> str:
@@ -50,7 +50,7 @@ class Operator(Protocol):
 
 
 def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
-    """The results of one operator, which the current stream will write.
+    """Return the results of one operator, which the current stream will write.
 
     Args:
         operator: that of the definition.
@@ -88,7 +88,7 @@ def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequ
 
 
 def prepared(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
-    """The `_C.NpuForm` of a call that has run: further ones go through torch_npu's queue.
+    """Return the `_C.NpuForm` of a call that has run: further ones go through torch_npu's queue.
 
     None where this torch_npu has no such queue, as 2.6 for PyTorch of the old C++ ABI.
     """
@@ -168,7 +168,7 @@ def _library() -> Any:
 
 @cache
 def _soc(device: torch.device) -> str:
-    """The chip, as the CANN package names it."""
+    """Return the chip, as the CANN package names it."""
     model = str(torch.get_device_module(DEVICE).get_device_name(device)).lower()
     return next((chip for chip in _CHIPS if model.startswith(chip)), model)
 

@@ -1,4 +1,4 @@
-"""Putting the operators into a network in place of what it computes: `optimize`."""
+"""Puts the operators into a network in place of what it computes: `optimize`."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def optimize(
 
 
 class _Backend:
-    """A backend of `torch.compile`: puts the operators into a graph, and hands it on."""
+    """Compiles for `torch.compile`: puts the operators into a graph, and hands it on."""
 
     def __init__(self, report: Report, level: str, patterns: Sequence[Row], backend: str):
         self._report = report
@@ -174,7 +174,7 @@ def _origins(found: Found) -> list[fx.Node]:
 
 
 def _blocked(found: Found, order: Mapping[fx.Node, int], changes: Sequence[int]) -> str:
-    """Why the operator cannot stand here, if it cannot."""
+    """Return why the operator cannot stand here, if it cannot."""
     inputs = [node.origin for node in (*found.inputs, *found.moved.values())]
     outputs = [node.origin for node in found.outputs.values()]
     if None in inputs or None in outputs:

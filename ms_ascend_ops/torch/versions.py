@@ -29,7 +29,8 @@ def default_epsilon(dtype: torch.dtype) -> float:
 
 
 def own_compiled_code(limit: int) -> dict[str, Any]:
-    """Arguments of `torch.compile` by which a model has compiled code of its own, for up to `limit` kinds of inputs.
+    """Return arguments of `torch.compile` by which a model has compiled code of its own, for up to `limit`
+    kinds of inputs.
 
     Before PyTorch 2.13 there are none: models of one class share Dynamo's limit, and behind it run as they are.
     """
@@ -38,11 +39,11 @@ def own_compiled_code(limit: int) -> dict[str, Any]:
 
 
 def failing_at_the_limit() -> dict[str, Any]:
-    """The option of Dynamo by which code that was compiled too often is an error."""
+    """Return the option of Dynamo by which code that was compiled too often is an error."""
     return {"fail_on_recompile_limit_hit" if _VERSION >= (2, 7) else "fail_on_cache_limit_hit": True}
 
 
 def accumulated_limit() -> tuple[str, int]:
-    """The option that says how often code is compiled in a process, and its value."""
+    """Return the option that says how often code is compiled in a process, and its value."""
     name = "accumulated_recompile_limit" if _VERSION >= (2, 7) else "accumulated_cache_size_limit"
     return f"torch._dynamo.config.{name}", getattr(torch._dynamo.config, name)

@@ -1,5 +1,6 @@
-"""The operators that are measured: `<op>.py` holds all that benchmarks and tests have to know of one. The folder is
-the list.
+"""Lists the operators that are measured: `<op>.py` holds all that benchmarks and tests have to know of one.
+
+The folder is the list.
 
 Needed:
 

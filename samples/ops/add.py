@@ -1,4 +1,4 @@
-"""add, and stock addition."""
+"""Samples add, beside stock addition."""
 
 from __future__ import annotations
 

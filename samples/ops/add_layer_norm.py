@@ -1,4 +1,4 @@
-"""add_layer_norm over the last axis."""
+"""Samples add_layer_norm over the last axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""add_rms_norm, and what a LLaMA writes."""
+"""Samples add_rms_norm, beside what a LLaMA writes."""
 
 from __future__ import annotations
 

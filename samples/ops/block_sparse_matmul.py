@@ -1,4 +1,4 @@
-"""block_sparse_matmul of blocks by chance; stock operators make the dense matrix, PyTorch has one of blocks."""
+"""Samples block_sparse_matmul of blocks by chance; stock operators make the dense matrix, PyTorch has one of blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ms_ascend_ops.samples.patterns import by_chance
 from ms_ascend_ops import ops as fused
 
 SIDE = 16
-# Rows of blocks of the result and of the dense factor, its columns; of a hundred blocks so many are there.
+# M, K, N, and the percentage of blocks that exist.
 SHAPES = (
     (4, 4, 64, 30),
     (64, 64, 1024, 10),
@@ -19,7 +19,7 @@ SHAPES = (
 )
 SMALL_SHAPES = ((2, 3, 6, 50), (3, 2, 9, 60))
 TOLERANCES = {"float32": 1e-4}
-# That of the dense factor is the product with the transposed matrix.
+# The gradient of the dense factor is the product with the transposed matrix.
 GRADIENT = (Call("block_sparse_matmul_grad"),)
 
 
@@ -36,7 +36,7 @@ def ours(row_ends, indices, blocks, dense):
 
 
 def stock(row_ends, indices, blocks, dense):
-    """The blocks at their places in the dense matrix, which is multiplied as a whole."""
+    """Multiply by the dense matrix as a whole, with the blocks at their places in it."""
     position = ops.cumsum(ops.ones_like(indices), 0) - 1
     row = ops.searchsorted(row_ends, position, right=True)
     columns = ops.zeros_like(dense[::SIDE, 0])

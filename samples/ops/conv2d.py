@@ -1,5 +1,5 @@
-"""conv2d as networks have it: ResNet-50, ConvNeXt-T, MobileNetV3-Large and a U-Net for diffusion, with and without an
-activation.
+"""Samples conv2d as networks have it: ResNet-50, ConvNeXt-T, MobileNetV3-Large and a U-Net for diffusion, with
+and without an activation.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SHAPES = (
     (1, 65, 33, 37, 3, 1, 1),  # tails
 )
 SMALL_SHAPES = ((2, 3, 5, 6, 3, 1, 1), (1, 4, 2, 5, 3, 1, 1))
-# Sums of hundreds of products, in the order of other kernels.
+# Kernels sum hundreds of products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# That of an activation is an operator of its own.
+# The gradient of an activation is an operator of its own.
 GRADIENT_VARIANTS = ("",)
 
 
 def attributes(samples, channels, outs, size, kernel, stride, groups):
-    """Padding, but for a kernel whose places do not overlap."""
+    """Return the attributes: padding, but for a kernel whose windows do not overlap."""
     pad = 0 if kernel == stride else kernel // 2
     pads = {f"pad_{side}": pad for side in ("top", "bottom", "left", "right")}
     return {**pads, "stride_h": stride, "stride_w": stride, "groups": groups}

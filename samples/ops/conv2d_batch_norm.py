@@ -1,4 +1,4 @@
-"""conv2d_batch_norm as ResNet-50 and MobileNetV3-Large have it, with and without an activation."""
+"""Samples conv2d_batch_norm as ResNet-50 and MobileNetV3-Large have it, with and without an activation."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHAPES = (
     (1, 65, 33, 37, 3, 1, 1),  # tails
 )
 SMALL_SHAPES = ((2, 3, 5, 6, 3, 1, 1), (1, 4, 2, 5, 3, 1, 1))
-# Sums of hundreds of products, in the order of other kernels.
+# Kernels sum hundreds of products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# It is composed of operators: frozen statistics are seldom trained.
+# The gradient is composed of operators: frozen statistics are seldom trained.
 GRADIENT = ()
 
 

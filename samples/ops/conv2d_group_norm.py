@@ -1,5 +1,5 @@
-"""conv2d_group_norm as a residual block of a U-Net has it: 3 x 3 with padding, with the time embedding and SiLU, and
-what a block ends with: a residual and no activation.
+"""Samples conv2d_group_norm as a residual block of a U-Net has it: 3 x 3 with padding, with the time embedding
+and SiLU, and what a block ends with: a residual and no activation.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ VARIANTS = {"": SAME, "silu": {**SAME, "activation": "silu"}}
 SHAPES = ((2, 64, 64, 32), (2, 128, 128, 16), (2, 320, 320, 64), (1, 512, 512, 16), (1, 65, 96, 37))
 SMALL_SHAPES = ((2, 3, 32, 3), (1, 4, 64, 5))
 OUTPUTS = 2
-# Sums of hundreds of products, in the order of other kernels.
+# Kernels sum hundreds of products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# Those of conv2d and of group_norm.
+# The gradients are those of conv2d and of group_norm.
 GRADIENT = ()
 
 

@@ -1,4 +1,4 @@
-"""cross_entropy of a language model's logits, a loss for every row."""
+"""Samples cross_entropy of a language model's logits, a loss for every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dynamic_quant of one token and of a prompt."""
+"""Samples dynamic_quant of one token and of a prompt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def inputs(draw, *shape):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

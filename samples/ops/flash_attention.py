@@ -1,4 +1,4 @@
-"""flash_attention: a prompt, causal; one token after many; heads that share keys."""
+"""Samples flash_attention: a prompt, causal; one token after many; heads that share keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def operations(arrays):
 
 def inputs(draw, batch, heads, key_heads, queries, keys, size):
     query, key = draw.normal(batch, heads, queries, size), draw.normal(batch, key_heads, keys, size)
-    # Sums of positive values: they do not cancel, so that errors are relative ones.
+    # Positive values do not cancel in sums, so errors are relative ones.
     return [query, key, abs(draw.normal(batch, key_heads, keys, size))]
 
 

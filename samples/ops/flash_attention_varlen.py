@@ -1,4 +1,7 @@
-"""flash_attention_varlen: prompts of different lengths, packed, causal and not; stock operators mask all of them."""
+"""Samples flash_attention_varlen: prompts of different lengths, packed, causal and not.
+
+Stock operators mask all of them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def inputs(draw, positions, sequences, heads, key_heads, size):
     # Each is longer than the one before; the first may be empty.
     ends = (positions * np.arange(1, sequences + 1) ** 2 // sequences**2).astype(np.int32)
     query, key = draw.normal(positions, heads, size), draw.normal(positions, key_heads, size)
-    # Sums of positive values: they do not cancel, so that errors are relative ones.
+    # Positive values do not cancel in sums, so errors are relative ones.
     return [query, key, abs(draw.normal(positions, key_heads, size)), ends, ends.copy()]
 
 

@@ -1,4 +1,4 @@
-"""geglu, and the three operators it replaces."""
+"""Samples geglu, and the three operators it replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gelu in both forms, and stock GELU."""
+"""Samples gelu in both forms, and stock GELU."""
 
 from __future__ import annotations
 

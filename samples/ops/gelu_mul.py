@@ -1,4 +1,4 @@
-"""gelu_mul, and the two operators it replaces."""
+"""Samples gelu_mul, and the two operators it replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""group_norm of feature maps, 32 groups, as diffusion models have it: channels first, also with SiLU."""
+"""Samples group_norm of feature maps, 32 groups, as diffusion models have it: channels first, also with SiLU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""grouped_matmul of tokens sorted by expert; stock operators take expert by expert."""
+"""Samples grouped_matmul of tokens sorted by expert; stock operators take expert by expert."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ms_ascend_ops.samples.operators import Call
 
 from ms_ascend_ops import ops as fused
 
-# As nn.Dense keeps a matrix.
+# nn.Dense keeps a matrix like this.
 VARIANTS = {"": {"transpose_weight": True}}
-# Rows, experts, columns of the result, columns of x.
+# M, experts, N, K.
 SHAPES = (
     (2, 8, 512, 256),  # a token of two experts
     (512, 8, 1024, 1024),
@@ -19,7 +19,7 @@ SHAPES = (
     (333, 5, 777, 1029),
 )
 SMALL_SHAPES = ((7, 3, 5, 4), (6, 2, 4, 6))
-# Sums of k products, in the order of other kernels.
+# Kernels sum K products in different orders.
 TOLERANCES = {"float32": 1e-4}
 # The gradient of x is another product of groups.
 GRADIENT = (

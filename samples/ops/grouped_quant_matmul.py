@@ -1,4 +1,4 @@
-"""grouped_quant_matmul of tokens sorted by expert; stock operators take expert by expert, in float32."""
+"""Samples grouped_quant_matmul of tokens sorted by expert; stock operators take expert by expert, in float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
-# Rows, experts, columns of the result, columns of x.
+# M, experts, N, K.
 SHAPES = (
     (2, 8, 512, 256),  # a token of two experts
     (512, 8, 1024, 1024),
@@ -32,7 +32,7 @@ def inputs(draw, rows, experts, cols, inner):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

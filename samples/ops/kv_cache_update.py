@@ -1,4 +1,4 @@
-"""kv_cache_update and kv_cache_append: new tokens of every sequence go to its end, in place."""
+"""Samples kv_cache_update and kv_cache_append: new tokens of every sequence go to its end, in place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def inputs(draw, sequences, tokens, length, heads, dim):
 
 
 def bytes_moved(arrays, gradient):
-    """The new tokens, from and to; the slots."""
+    """Return the bytes of the new tokens, from and to; the slots."""
     return 2 * (arrays["key"].nbytes + arrays["value"].nbytes) + arrays["slot_mapping"].nbytes
 
 

@@ -1,4 +1,4 @@
-"""layer_norm over the last axis."""
+"""Samples layer_norm over the last axis."""
 
 from __future__ import annotations
 

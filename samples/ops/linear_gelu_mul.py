@@ -1,4 +1,7 @@
-"""linear_gelu_mul: gate and up of a feed-forward layer, with both forms of GELU; and the operators it replaces."""
+"""Samples linear_gelu_mul: gate and up of a feed-forward layer, with both forms of GELU.
+
+And the operators it replaces.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""linear_silu_mul: gate and up of a feed-forward layer, of a prompt and of one token; and the operators it replaces."""
+"""Samples linear_silu_mul: gate and up of a feed-forward layer, of a prompt and of one token.
+
+And the operators it replaces.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from mindspore import ops
 
 from ms_ascend_ops import ops as fused
 
-# Rows, columns of the result, columns of x.
+# M, N, K.
 SHAPES = ((1, 1408, 1024), (1, 5632, 2048), (128, 5632, 2048), (512, 2816, 1024), (333, 1029, 777))
 SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
-# Sums of k products, in the order of other kernels.
+# Kernels sum K products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# Its gradient is made of products.
+# The gradient is made of products.
 GRADIENT = ()
 
 ours = fused.linear_silu_mul

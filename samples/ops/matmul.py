@@ -1,4 +1,7 @@
-"""matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token; with bias and activation."""
+"""Samples matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token.
+
+With bias and activation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ms_ascend_ops import ops as fused
 # nn.Dense keeps its weight transposed.
 DENSE = {"transpose_weight": True}
 VARIANTS = {"": DENSE, "gelu": {**DENSE, "activation": "gelu"}, "silu": {**DENSE, "activation": "silu"}}
-# Rows, columns of the result, columns of x.
+# M, N, K.
 SHAPES = (
     (1, 1024, 1024),
     (1, 4096, 4096),
@@ -21,9 +24,9 @@ SHAPES = (
     (333, 1029, 777),
 )
 SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
-# Sums of k products, in the order of other kernels.
+# Kernels sum K products in different orders.
 TOLERANCES = {"float32": 1e-4}
-# Its gradient is made of products.
+# The gradient is made of products.
 GRADIENT = ()
 
 
@@ -47,7 +50,7 @@ def stock(x, weight, bias, transpose_weight, activation="none"):
 
 
 def matmul_v3(x, weight, bias, transpose_weight, activation="none"):
-    """The product is one operator there, bias and activation are others."""
+    """Call the product, which is one operator there; bias and activation are others."""
     return stock(x, weight, bias, transpose_weight, activation)
 
 

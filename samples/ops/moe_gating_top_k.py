@@ -1,4 +1,4 @@
-"""moe_gating_top_k of routers: Mixtral's, Qwen3-MoE's, and DeepSeek-V3's with groups."""
+"""Samples moe_gating_top_k of routers: Mixtral's, Qwen3-MoE's, and DeepSeek-V3's with groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ours(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="m
 
 
 def stock(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="max", scale=1.0):
-    # In float32, as models do.
+    # Compute in float32, as models do.
     x = x.astype("float32")
     scores = ops.softmax(x, -1) if scoring == "softmax" else ops.sigmoid(x)
     values = scores + bias.astype("float32")

@@ -1,4 +1,4 @@
-"""moe_token_permute of hidden states to their experts."""
+"""Samples moe_token_permute of hidden states to their experts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mindspore.ops import auto_generate
 from ms_ascend_ops import ops as fused
 
 VARIANTS = {"": {"num_experts": 8}, "many": {"num_experts": 128}}
-# Tokens, experts of a token, elements of a token.
+# Tokens, experts per token, hidden size.
 SHAPES = ((1, 2, 4096), (512, 2, 4096), (2048, 8, 2048), (333, 6, 1029))
 SMALL_SHAPES = ((5, 2, 7), (3, 3, 4))
 # The sums of moe_token_unpermute, which the function gives the places of rows.
@@ -18,7 +18,7 @@ GRADIENT = ()
 
 def inputs(draw, tokens, chosen, size):
     x = draw.normal(tokens, size)
-    # Experts of all kinds, some of them without tokens.
+    # Draw experts of all kinds, some of them without tokens.
     experts = (np.arange(tokens * chosen) ** 2 % 7).astype(np.int32).reshape(tokens, chosen)
     return [x, experts]
 

@@ -1,4 +1,4 @@
-"""moe_token_unpermute of the rows of experts, by weight."""
+"""Samples moe_token_unpermute of the rows of experts, by weight."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
-# Tokens, experts of a token, elements of a token.
+# Tokens, experts per token, hidden size.
 SHAPES = ((1, 2, 4096), (512, 2, 4096), (2048, 8, 2048), (333, 6, 1029))
 SMALL_SHAPES = ((5, 2, 7), (3, 3, 4))
 
 
 def inputs(draw, tokens, chosen, size):
     rows, count = draw.normal(tokens, chosen, size), tokens * chosen
-    # A permutation that scatters: steps that have no divisor in common with the number of rows.
+    # Scatter by a permutation with a stride that is coprime to the number of rows.
     step = next(s for s in range(max(2, count // 3), 2 * count + 3) if np.gcd(s, max(1, count)) == 1)
     places = (np.arange(count, dtype=np.int64) * step % max(1, count)).astype(np.int32).reshape(tokens, chosen)
     return [rows, places, abs(draw.normal(tokens, chosen))]

@@ -1,4 +1,7 @@
-"""paged_attention: one token after many, over blocks in any order and over a contiguous cache; the end of a prompt."""
+"""Samples paged_attention: one token after many, over blocks in any order and over a contiguous cache.
+
+The end of a prompt.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ def inputs(draw, sequences, tokens, heads, key_heads, length, block_size, size):
     tables = draw.random.permutation(sequences * blocks).reshape(sequences, blocks).astype(np.int32)
     lengths = np.array([length - i % 3 for i in range(sequences)], np.int32)
     key = draw.normal(sequences * blocks, block_size, key_heads, size)
-    # Sums of positive values: they do not cancel, so that errors are relative ones.
+    # Positive values do not cancel in sums, so errors are relative ones.
     value = abs(draw.normal(sequences * blocks, block_size, key_heads, size))
     return [draw.normal(sequences, tokens, heads, size), key, value, tables, lengths]
 
 
 def bytes_moved(arrays, gradient):
-    """Query and result, and the keys and values that the lengths reach."""
+    """Return the bytes of query and result, and of the keys and values that the lengths reach."""
     caches = sum(cache[0, 0].nbytes for cache in (arrays["key_cache"], arrays["value_cache"]))
     return 2 * arrays["query"].nbytes + int(arrays["context_lengths"].sum()) * caches
 
@@ -88,7 +91,7 @@ def pytorch(torch, query, key_cache, value_cache, block_tables, context_lengths,
     batch, tokens, heads, _ = query.shape
 
     def heads_of(cache):
-        # A contiguous cache is where it has to be already.
+        # A contiguous cache lies in place already.
         gathered = cache if block_tables.numel() == 1 else cache[block_tables.long()]
         return gathered.reshape(batch, -1, *cache.shape[2:]).transpose(1, 2)
 

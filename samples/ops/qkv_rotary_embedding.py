@@ -1,4 +1,6 @@
-"""qkv_rotary_embedding of 32 query heads and 8 of keys and values, and what a network writes behind its products."""
+"""Samples qkv_rotary_embedding of 32 query heads and 8 of keys and values, and what a network writes behind its
+products.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ HEADS = {"q_heads": 32, "k_heads": 8, "v_heads": 8}
 VARIANTS = {"": HEADS, "BSND": {**HEADS, "layout": "BSND"}, "interleave": {**HEADS, "mode": "interleave"}}
 OUTPUTS = 3
 FLOPS = (3.75, 3.75)  # 3 for each element of q, and of k, which has a quarter as many
-# Of all heads together there are as many as the attributes say.
+# All heads together are as many as the attributes say.
 SHAPES = ((1, 1, 48, 128), (1, 128, 48, 128), (1, 2048, 48, 128), (3, 37, 48, 20))
 SMALL_SHAPES = ((2, 3, 48, 4), (1, 5, 48, 6))
 inputs = rotary_embedding.inputs

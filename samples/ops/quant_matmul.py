@@ -1,4 +1,4 @@
-"""quant_matmul of one token and of a prompt."""
+"""Samples quant_matmul of one token and of a prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
-# Rows, columns of the result, columns of x.
+# M, N, K.
 SHAPES = ((1, 1536, 576), (1, 4096, 4096), (128, 4096, 4096), (333, 1029, 800))
 SMALL_SHAPES = ((3, 5, 64), (2, 4, 33))
 TOLERANCES = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
@@ -23,7 +23,7 @@ def inputs(draw, rows, cols, inner):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

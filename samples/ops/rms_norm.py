@@ -1,4 +1,4 @@
-"""rms_norm, and what a LLaMA writes."""
+"""Samples rms_norm, and what a LLaMA writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rotary_embedding of queries, and what a LLaMA writes."""
+"""Samples rotary_embedding of queries, and what a LLaMA writes."""
 
 from __future__ import annotations
 

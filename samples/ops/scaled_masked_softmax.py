@@ -1,4 +1,4 @@
-"""scaled_masked_softmax of attention scores with a causal mask."""
+"""Samples scaled_masked_softmax of attention scores with a causal mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""silu_mul, and the two operators it replaces."""
+"""Samples silu_mul, and the two operators it replaces."""
 
 from __future__ import annotations
 

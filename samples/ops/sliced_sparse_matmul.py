@@ -1,4 +1,7 @@
-"""sliced_sparse_matmul of values by chance and a few rows; stock operators make the dense matrix, PyTorch has rows."""
+"""Samples sliced_sparse_matmul of values by chance and a few rows.
+
+Stock operators make the dense matrix, PyTorch has rows.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from ms_ascend_ops.samples.patterns import by_chance
 from ms_ascend_ops import ops as fused
 from ms_ascend_ops.sliced import LANES, SlicedPattern
 
-# Rows of x, of the matrix, its columns; of a hundred elements so many have a value.
+# Rows of x (M), rows and columns of the matrix (N, K), percentage of values.
 SHAPES = (
     (1, 2048, 2048, 1),
     (1, 2048, 2048, 5),  # a pruned weight and a token
     (4, 4096, 4096, 1),
     (2, 333, 1029, 20),
 )
-# Of the first, every lane has a value.
+# In the first shape every lane has a value.
 SMALL_SHAPES = ((2, 128, 5, 100), (1, 130, 40, 30))
 TOLERANCES = {"float32": 1e-4}
 
@@ -35,7 +38,7 @@ def ours(x, slice_ends, indices, values, group_ends, pieces):
 
 
 def stock(x, slice_ends, indices, values, group_ends, pieces):
-    """Elements are gathered and multiplied, and added up by slices and then by groups."""
+    """Gather elements and multiply, then add up by slices and by groups."""
     wide = ops.pad(x.astype("float32"), (0, 1))
     products = ops.gather(wide, indices, -1) * values.astype("float32")
     sums = ops.pad(_by_ends(products, slice_ends).reshape((x.shape[0], -1)), (0, 1))
@@ -43,14 +46,14 @@ def stock(x, slice_ends, indices, values, group_ends, pieces):
 
 
 def _by_ends(terms, ends):
-    """Sums of positions up to each end: differences of running sums."""
+    """Return sums of positions up to each end: differences of running sums."""
     running = ops.cumsum(ops.pad(terms, (0, 0, 1, 0)), 1)
     upper = ops.gather(running, ends, 1)
     return upper - ops.concat((ops.zeros_like(upper[:, :1]), upper[:, :-1]), 1)
 
 
 def pytorch(torch, x, slice_ends, indices, values, group_ends, pieces):
-    """The rows of the matrix are those of the pieces that a group has."""
+    """Multiply in PyTorch. The rows of the matrix are those of the pieces that a group has."""
     rows = torch.full((len(slice_ends) * LANES + 1,), -1, dtype=torch.long)
     rows[pieces.long()] = _owners(torch, group_ends)[:, None] * LANES + torch.arange(LANES)
     row = rows[_owners(torch, slice_ends)[:, None] * LANES + torch.arange(LANES)]

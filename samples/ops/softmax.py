@@ -1,4 +1,4 @@
-"""softmax over the last axis, which is also one operator of stock MindSpore."""
+"""Samples softmax over the last axis, which is also one operator of stock MindSpore."""
 
 from __future__ import annotations
 

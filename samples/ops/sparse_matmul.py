@@ -1,4 +1,4 @@
-"""sparse_matmul of a pattern by chance; stock operators make the dense matrix, PyTorch has one by rows."""
+"""Samples sparse_matmul of a pattern by chance; stock operators make the dense matrix, PyTorch has one by rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ms_ascend_ops.samples.patterns import by_chance
 
 from ms_ascend_ops import ops as fused
 
-# Rows of the result, of the dense factor, its columns; in a hundred elements so many values.
+# M, K, N, percentage of values.
 SHAPES = (
     (64, 64, 64, 10),
     (1024, 1024, 1024, 5),
@@ -22,7 +22,7 @@ SHAPES = (
 )
 SMALL_SHAPES = ((7, 5, 6, 40), (4, 6, 9, 50))
 TOLERANCES = {"float32": 1e-4}
-# That of the dense factor is the product with the transposed matrix.
+# The gradient of the dense factor is the product with the transposed matrix.
 GRADIENT = (Call("sparse_matmul_grad"),)
 
 
@@ -39,7 +39,7 @@ def ours(row_ends, indices, values, dense):
 
 
 def stock(row_ends, indices, values, dense):
-    """Places of the values in the dense matrix, which is multiplied as a whole."""
+    """Multiply by the dense matrix as a whole, with the values at their places in it."""
     position = ops.cumsum(ops.ones_like(indices), 0) - 1
     row = ops.searchsorted(row_ends, position, right=True)
     columns = ops.zeros_like(dense[:, 0])

@@ -1,4 +1,4 @@
-"""swiglu, and the three operators it replaces."""
+"""Samples swiglu, and the three operators it replaces."""
 
 from __future__ import annotations
 

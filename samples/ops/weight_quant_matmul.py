@@ -1,4 +1,4 @@
-"""weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt; and with SiLU behind."""
+"""Samples weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt; and with SiLU behind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
-# Rows, columns of the result, columns of x, bits.
+# M, N, K, bits.
 SHAPES = ((1, 1536, 576, 4), (1, 4096, 4096, 4), (1, 4096, 4096, 8), (128, 4096, 4096, 4), (333, 1029, 800, 4))
 SMALL_SHAPES = ((3, 5, 64, 4), (6, 4, 96, 8))
-# Sums of k products; of 16 bits, weights that are rounded in another place.
+# Kernels sum K products in different orders; 16-bit ones also round the weights elsewhere.
 TOLERANCES = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
 GROUP = 32
 VARIANTS = {"": {"activation": "none"}, "silu": {"activation": "silu"}}
@@ -27,7 +27,7 @@ def inputs(draw, rows, cols, inner, bits):
 
 
 def bytes_moved(arrays, gradient):
-    """Everything once."""
+    """Return the bytes of everything once."""
     return sum(array.nbytes for array in arrays.values())
 
 

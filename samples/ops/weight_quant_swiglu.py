@@ -1,4 +1,4 @@
-"""weight_quant_swiglu in 4 and 8 bits by groups of 32: gate and up of one token, and of a prompt."""
+"""Samples weight_quant_swiglu in 4 and 8 bits by groups of 32: gate and up of one token, and of a prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ms_ascend_ops.samples.ops import weight_quant_matmul as product
 
 from ms_ascend_ops import ops as fused
 
-# Rows, columns of the result, columns of x, bits.
+# M, N, K, bits.
 SHAPES = ((1, 1536, 576, 4), (1, 11008, 4096, 4), (128, 11008, 4096, 4), (333, 1029, 800, 8))
 SMALL_SHAPES = ((3, 5, 64, 4), (6, 4, 96, 8))
 TOLERANCES = product.TOLERANCES

@@ -165,7 +165,7 @@ def norm(x):
     return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + EPSILON) * WEIGHT
 
 
-def turned(x, interleave=False):
+def rotated(x, interleave=False):
     cos, sin = np.cos(ANGLES), np.sin(ANGLES)
     x1, x2 = (x[..., 0::2], x[..., 1::2]) if interleave else np.split(x, 2, -1)
     parts = x1 * cos - x2 * sin, x2 * cos + x1 * sin
@@ -176,7 +176,7 @@ EXPONENTIALS = np.exp(X)
 NORM = ("RMSNorm", [X], norm(X))
 STANDARD = ("LayerNorm", [X], (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + EPSILON))
 GATED = ("SwiGLU", [X, UP], X / (1 + np.exp(-X)) * UP)
-ROTARY = ("rotary embedding", [X, *TABLES], turned(X))
+ROTARY = ("rotary embedding", [X, *TABLES], rotated(X))
 CELLS = [
     *(
         (Weighted(f), *NORM)
@@ -194,7 +194,7 @@ CELLS = [
     *((Scores(f), *STANDARD) for f in (without_scale, with_ones)),
     *((Gate(f), *GATED) for f in (quotient_by_exp, factor_by_exp, tanh_of_half)),
     *((Rotary(f), *ROTARY) for f in (subtracted, times_minus_one, parted, with_half_tables)),
-    (Rotary(neighbours), "rotary embedding", [X, *TABLES], turned(X, interleave=True)),
+    (Rotary(neighbours), "rotary embedding", [X, *TABLES], rotated(X, interleave=True)),
     (SwapTransposed(None, SWAP.T), *ROTARY),
     (SwapRepeated(None, SWAP), *ROTARY),
     (SwapOfALinearLayer(None, SWAP.T), *ROTARY),

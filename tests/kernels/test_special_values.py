@@ -68,7 +68,7 @@ def dependent(example, name):
 
 # Products go over whole tiles: a key that a query does not see has the probability 0 there, and 0 * NaN is NaN.
 BY_TILES = ("flash_attention", "flash_attention_varlen", "paged_attention")
-# So is a tap of a kernel that sees the padding, unless a library leaves it out; so is dy in the gradient of the weight.
+# So is a kernel offset that sees the padding, unless a library leaves it out; so is dy in the gradient of the weight.
 PADDED = (("conv2d", "weight"), ("conv2d", "dy"), ("conv2d_batch_norm", "weight"), ("conv2d_group_norm", "weight"))
 # Says which experts are picked. +inf is NaN in the weights. The gradient takes the experts as given, whatever picked
 # them: NaN of one expert may be in any of its token.

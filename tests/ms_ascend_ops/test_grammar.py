@@ -17,7 +17,7 @@ ATTRIBUTES = {
     "left": {"type": "int", "default": 1, "exclusive_minimum": 0},
     "right": {"type": "int", "default": 2, "exclusive_minimum": 0},
     "axis": {"type": "int", "default": 0},
-    "turned": {"type": "bool", "default": False, "axes": [-1, -2]},
+    "transposed": {"type": "bool", "default": False, "axes": [-1, -2]},
     "layout": {"type": "string", "default": "inner", "choices": ["inner", "outer"], "axes": [-1, 0]},
 }
 
@@ -32,8 +32,8 @@ tokens = st.one_of(
     st.builds("{}*{}".format, st.integers(2, 4), one),
     st.integers(0, 3).map(str),
     st.sampled_from(["=left", "=left+right"]),
-    st.builds("{}@{}".format, one, st.sampled_from(["axis", "turned", "layout"])),
-    st.builds("2*{}@{}".format, one, st.sampled_from(["axis", "turned", "layout"])),
+    st.builds("{}@{}".format, one, st.sampled_from(["axis", "transposed", "layout"])),
+    st.builds("2*{}@{}".format, one, st.sampled_from(["axis", "transposed", "layout"])),
 )
 rules = st.lists(tokens, max_size=4).map(" ".join)
 # Also those that no tensor has.
@@ -107,7 +107,7 @@ def fitting(draw):
         elif symbol in sizes:
             sizes[symbol] = max(1, sizes[symbol])
     attributes = {"left": draw(st.integers(1, 3)), "right": draw(st.integers(1, 3)), "axis": draw(st.integers(-3, 3))}
-    attributes |= {"turned": draw(st.booleans()), "layout": draw(st.sampled_from(["inner", "outer"]))}
+    attributes |= {"transposed": draw(st.booleans()), "layout": draw(st.sampled_from(["inner", "outer"]))}
     for symbol, divisor in signature.multiples.items():
         sizes[symbol] *= attributes.get(divisor, sizes.get(divisor))
         assume(symbol not in positive or sizes[symbol] > 0)

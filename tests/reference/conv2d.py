@@ -1,4 +1,4 @@
-"""activation(x * weight + bias), a convolution, in float64: tap by tap of the kernel."""
+"""activation(x * weight + bias), a convolution, in float64: one kernel offset after the other."""
 
 import numpy as np
 
@@ -20,8 +20,8 @@ def _as_given(tensor, data_format):
     return tensor if data_format == "NCHW" else np.moveaxis(tensor, 1, -1)
 
 
-def _taps(x, weight, a, visit):
-    """Calls visit(row, col, index) for each tap, which sees padded[index] at the positions; returns the padded x."""
+def _offsets(x, weight, a, visit):
+    """Call visit(row, col, index, padded) for each kernel offset, which sees padded[index]; return the padded x."""
     pads = [(a["pad_top"], a["pad_bottom"]), (a["pad_left"], a["pad_right"])]
     cut = [slice(max(0, -low), size - max(0, -high)) for (low, high), size in zip(pads, x.shape[2:], strict=True)]
     padded = np.pad(x[:, :, cut[0], cut[1]], [(0, 0), (0, 0), *[(max(0, low), max(0, high)) for low, high in pads]])
@@ -32,8 +32,8 @@ def _taps(x, weight, a, visit):
     for row in range(weight.shape[2]):
         for col in range(weight.shape[3]):
             index = []
-            for tap, count, name in zip((row, col), places, ("h", "w"), strict=True):
-                begin, stride = tap * a[f"dilation_{name}"], a[f"stride_{name}"]
+            for offset, count, name in zip((row, col), places, ("h", "w"), strict=True):
+                begin, stride = offset * a[f"dilation_{name}"], a[f"stride_{name}"]
                 index.append(slice(begin, begin + (count - 1) * stride + 1, stride))
             visit(row, col, (slice(None), slice(None), *index), padded)
     return padded, cut, pads, places
@@ -81,7 +81,7 @@ def forward(x, weight, bias=None, activation="none", **a):
     def visit(row, col, index, padded):
         sums.append(np.einsum("ngihw,goi->ngohw", _grouped(padded[index], groups), kernels[..., row, col]))
 
-    _taps(x, weight, a, visit)
+    _offsets(x, weight, a, visit)
     z = sum(sums).reshape(x.shape[0], weight.shape[0], *sums[0].shape[3:])
     z = z if bias is None else z + np.asarray(bias)[:, None, None]
     with np.errstate(over="ignore"):
@@ -97,7 +97,7 @@ def backward_weight(dy, x, weight, **a):
         part = np.einsum("ngohw,ngihw->goi", dy, _grouped(padded[index], groups))
         dweight[:, :, row, col] = part.reshape(weight.shape[:2])
 
-    _taps(x, weight, a, visit)
+    _offsets(x, weight, a, visit)
     return _as_given(dweight[:, :, ::-1, ::-1] if a.get("flip_weight") else dweight, a["data_format"])
 
 
@@ -111,7 +111,7 @@ def backward_x(dy, x, weight, **a):
         part = np.einsum("ngohw,goi->ngihw", dy, kernels[..., row, col])
         parts.append((index, part.reshape(x.shape[0], x.shape[1], *part.shape[3:])))
 
-    padded, cut, pads, _ = _taps(x, weight, a, visit)
+    padded, cut, pads, _ = _offsets(x, weight, a, visit)
     total = np.zeros(padded.shape)
     for index, part in parts:
         total[index] += part

@@ -5,18 +5,18 @@ import numpy as np
 
 def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False, direction=1):
     """`cos` and `sin` as (..., s, w), their leading dims broadcasting to those of x before the axis."""
-    turned = rotary_dim or x.shape[-1]
+    width = rotary_dim or x.shape[-1]
     lead = x.shape[:seq_axis]
     between = (1,) * (x.ndim - seq_axis - 2)
     cos, sin = (
         np.broadcast_to(t, (*lead, *t.shape[-2:])).reshape(*lead, t.shape[-2], *between, t.shape[-1])
         for t in (cos, sin)
     )
-    half = turned // 2
-    parts = (slice(0, half), slice(half, turned)) if mode == "half" else (slice(0, turned, 2), slice(1, turned, 2))
+    half = width // 2
+    parts = (slice(0, half), slice(half, width)) if mode == "half" else (slice(0, width, 2), slice(1, width, 2))
     # The values of the first and of the second elements in tables of full width; without separate_halves the first
     # ones count.
-    both = parts if cos.shape[-1] == turned else (slice(None), slice(None))
+    both = parts if cos.shape[-1] == width else (slice(None), slice(None))
     if not separate_halves:
         both = both[:1] * 2
     (cos1, cos2), (sin1, sin2) = ([t[..., part] for part in both] for t in (cos, sin))
@@ -31,7 +31,7 @@ def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=
 
 
 def backward(dy, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
-    """Gradient of sum(dy * y) with respect to x: turns back."""
+    """Gradient of sum(dy * y) with respect to x: rotates back."""
     return forward(dy, cos, sin, mode, seq_axis, rotary_dim, separate_halves, -1)
 
 
@@ -49,18 +49,18 @@ def backward_tables(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, sepa
         gradient = np.zeros_like(cos)
         for i in np.ndindex(cos.shape):
             tables[moved][i] = 1.0
-            turned = forward(x, *_for_axis(tables, seq_axis), mode, seq_axis, rotary_dim, separate_halves)
+            rotated = forward(x, *_for_axis(tables, seq_axis), mode, seq_axis, rotary_dim, separate_halves)
             tables[moved][i] = 0.0
-            gradient[i] = np.sum(dy * (turned - _untouched(x, rotary_dim)))
+            gradient[i] = np.sum(dy * (rotated - _untouched(x, rotary_dim)))
         gradients.append(gradient)
     return gradients
 
 
 def backward_tables_terms(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, separate_halves=False):
     """The sums of backward_tables(), of magnitudes."""
-    dy, x, turned = np.abs(dy), np.abs(x), rotary_dim or x.shape[-1]
+    dy, x, width = np.abs(dy), np.abs(x), rotary_dim or x.shape[-1]
     mirrored = dy.copy()  # dsin is the sum of dy2 x1 - dy1 x2
-    mirrored[..., slice(0, turned // 2) if mode == "half" else slice(0, turned, 2)] *= -1
+    mirrored[..., slice(0, width // 2) if mode == "half" else slice(0, width, 2)] *= -1
     attributes = mode, seq_axis, rotary_dim, separate_halves
     return backward_tables(dy, x, cos, sin, *attributes)[0], backward_tables(mirrored, x, cos, sin, *attributes)[1]
 

@@ -1,4 +1,4 @@
-"""One file for each network. What it holds:
+"""Holds one file for each network. Each contains:
 
     LABEL                what the network is called in tables
     NEEDS                packages that must be installed

@@ -1,5 +1,5 @@
-"""Functions of `mindspore.mint` that have no kernel on a CPU, by stock ones: what mindone uses in its Llama and in its
-UNet2DModel and UNet2DConditionModel.
+"""Replaces functions of `mindspore.mint` that have no kernel on a CPU by stock ones: what mindone uses in its
+Llama and in its UNet2DModel and UNet2DConditionModel.
 
 Both variants of a network get the same ones. Everything about them is in this file.
 """
@@ -100,7 +100,7 @@ def install() -> None:
     )
     mint.nn.LayerNorm.construct = _LayerNorm.construct
     functional.gelu = lambda x, approximate="none": ops.gelu(x, approximate)
-    # Initial values: the generators have no kernels.
+    # Set initial values: the generators have no kernels.
     initializer.Normal._initialize = _normal
     Tensor.normal_, Tensor.uniform_ = _drawn(0.0, 0.02, True), _drawn(0.0, 0.02, False)
     Tensor.zero_, Tensor.fill_ = _filled(0.0), _filled(None)

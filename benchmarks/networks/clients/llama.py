@@ -1,4 +1,4 @@
-"""The decoder of examples/llama.py: prefill, decoding with a key/value cache, training."""
+"""Builds the decoder of examples/llama.py: prefill, decoding with a key/value cache, training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = {
 
 
 def example() -> ModuleType:
-    """The module. It is no part of the package: there is one beside a checkout of the sources."""
+    """Load the module. It is no part of the package: there is one beside a checkout of the sources."""
     name = "ms_ascend_ops_example_llama"
     if name not in sys.modules:
         path = Path(__file__).resolve().parents[3] / "examples" / "llama.py"
@@ -37,7 +37,7 @@ def example() -> ModuleType:
 
 
 class _Scores(nn.Cell):  # type: ignore[misc]
-    """Prefill: the scores of all positions, and the keys and values of all tokens."""
+    """Computes prefill: the scores of all positions, and the keys and values of all tokens."""
 
     def __init__(self, net: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
@@ -48,7 +48,7 @@ class _Scores(nn.Cell):  # type: ignore[misc]
 
 
 def build(size: dict[str, int], dtype: str) -> Target:
-    """`size` is that of a LlamaConfig, with the lengths of prompt and cache."""
+    """Build the network. `size` is that of a LlamaConfig, with the lengths of prompt and cache."""
     llama = example()
     sizes = dict(size)
     length, past, batch = sizes.pop("length"), sizes.pop("past"), sizes.pop("batch", 2)

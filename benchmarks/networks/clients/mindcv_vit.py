@@ -1,4 +1,4 @@
-"""The Vision Transformer of mindcv."""
+"""Builds the Vision Transformer of mindcv."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH = 2
 
 
 def build(size: dict[str, int], dtype: str) -> Target:
-    """`size`: arguments of VisionTransformer."""
+    """Build the network. `size` holds the arguments of VisionTransformer."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
     from mindcv.models.vit import VisionTransformer

@@ -1,4 +1,4 @@
-"""Llama of mindone.transformers: prefill, one token, training."""
+"""Builds Llama of mindone.transformers: prefill, one token, training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Scores(nn.Cell):  # type: ignore[misc]
 
 
 def build(size: dict[str, int], dtype: str) -> Target:
-    """`size`: that of a LlamaConfig, and the length of the prompt."""
+    """Build the network. `size` is that of a LlamaConfig, and the length of the prompt."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
     from ms_ascend_ops.benchmarks.networks.clients import _mint_on_cpu  # before mindone, which takes names from mint

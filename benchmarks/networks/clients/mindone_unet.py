@@ -1,4 +1,4 @@
-"""UNet2DModel of mindone.diffusers, one of its residual blocks, and what of that is GroupNorm + SiLU."""
+"""Builds UNet2DModel of mindone.diffusers, one of its residual blocks, and what of that is GroupNorm + SiLU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Sample(nn.Cell):  # type: ignore[misc]
 
 
 class _NormPart(nn.Cell):  # type: ignore[misc]
-    """GroupNorm and SiLU of a residual block, both times that it has them."""
+    """Computes GroupNorm and SiLU of a residual block, both times that it has them."""
 
     def __init__(self, block: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
@@ -38,7 +38,10 @@ class _NormPart(nn.Cell):  # type: ignore[misc]
 
 
 def build(size: dict[str, Any], dtype: str) -> Target:
-    """`size`: channels, groups and sample size of the UNet; channels and sample size of the block."""
+    """Build the network.
+
+    `size` holds channels, groups and sample size of the UNet; channels and sample size of the block.
+    """
     if dtype != "float32":
         raise ValueError("it is measured in float32")
     from ms_ascend_ops.benchmarks.networks.clients import _mint_on_cpu  # before mindone, which takes names from mint

@@ -75,7 +75,7 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor)
     return ACLNN_SUCCESS;
 }
 
-// Each has two spellings.
+// Each has two equivalent names.
 #define SET_TENSOR(NAME, OLD_NAME, SIDE)                                                             \
     aclnnStatus NAME(aclOpExecutor* executor, const size_t index, aclTensor* tensor, void* addr)     \
     {                                                                                                \

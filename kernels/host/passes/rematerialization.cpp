@@ -90,7 +90,7 @@ private:
             made.push_back({to, source, member, order_.numbers[member]});
         }
     }
-    // Is it an output? What was stored past the caches is not read again.
+    // Is it an output? What was stored bypassing the caches is not read again.
     bool IsOutput(const Operand& source) const
     {
         return source.origin != NO_ORIGIN &&

@@ -1,4 +1,4 @@
-"""`llm`: language models. `commands/llm/<name>.py` holds the click command `<name>`."""
+"""Defines `llm`: language models. `commands/llm/<name>.py` holds the click command `<name>`."""
 
 from __future__ import annotations
 

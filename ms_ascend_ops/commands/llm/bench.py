@@ -1,4 +1,4 @@
-"""`llm bench`: tokens a second."""
+"""Defines `llm bench`: tokens a second."""
 
 from __future__ import annotations
 

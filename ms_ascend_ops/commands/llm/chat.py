@@ -1,4 +1,4 @@
-"""`llm chat`: a conversation."""
+"""Defines `llm chat`: a conversation."""
 
 from __future__ import annotations
 

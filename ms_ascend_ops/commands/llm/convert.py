@@ -1,4 +1,4 @@
-"""`llm convert`: a model as a directory of safetensors, or as a bundle."""
+"""Defines `llm convert`: a model as a directory of safetensors, or as a bundle."""
 
 from __future__ import annotations
 

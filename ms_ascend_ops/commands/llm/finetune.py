@@ -1,4 +1,4 @@
-"""`llm finetune`: trains a model further."""
+"""Defines `llm finetune`, which trains a model further."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def finetune(  # noqa: PLR0915 - the names of a run, in order
         if group is not None:
             speak_for_all(group.rank)
 
-        # MindSpore from here on.
+        # Import MindSpore from here on.
         from ms_ascend_ops.library import set_num_threads
         from ms_ascend_ops.llm.finetune.kept import Kept
         from ms_ascend_ops.llm.finetune.network import TrainedNetwork

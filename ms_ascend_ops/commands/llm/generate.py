@@ -1,4 +1,4 @@
-"""`llm generate`: continues a text."""
+"""Defines `llm generate`, which continues a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that several of the commands have."""
+"""Defines the options that several of the commands have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llm perplexity`: how well a model predicts a text."""
+"""Defines `llm perplexity`: how well a model predicts a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llm predict`: tokens a second on an Ascend chip, predicted."""
+"""Defines `llm predict`: tokens a second on an Ascend chip, predicted."""
 
 from __future__ import annotations
 

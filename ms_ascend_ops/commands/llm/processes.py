@@ -1,4 +1,6 @@
-"""A command on several processes: msrun starts it again as often, and what the first process says comes out here."""
+"""Runs a command on several processes: msrun starts it again as often, and what the first process says comes
+out here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llm quantize`: a model with smaller weights."""
+"""Defines `llm quantize`: a model with smaller weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CANN's own operators on the emulated device, computed with NumPy: a function for each row of ../aclnn.txt.
+"""Computes CANN's own operators on the emulated device with NumPy: a function for each row of ../aclnn.txt.
 
 The device process calls `run` for each call that is no kernel of a package.
 """
@@ -55,7 +55,7 @@ _thread = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """A row with what computes it."""
+    """Holds a row with what computes it."""
 
     row: Row
     computation: Callable[..., Any]
@@ -164,7 +164,7 @@ def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
         keywords["outputs"] = [*outputs.values()]
     results = _as_tuple(operator.computation(*given[: len(inputs)], **keywords))
     changed = {one.name: tensors[place][0] for place, one in enumerate(inputs) if one.mark == "&"}
-    # What is changed in place may be an output, too, in another place.
+    # An argument that is changed in place may be an output, too, at another position.
     for name, result in zip(dict.fromkeys([*changed, *outputs]), results, strict=False):
         _store([changed.get(name), outputs.get(name)], [result, result])
 

@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings, by what CANN's documentation says of layouts and sparse modes."""
+"""Computes attention and rotary embeddings, by what CANN's documentation says of layouts and sparse modes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Rule:
 
 
 def _of_batch(array: Array, batch: int) -> Array:
-    """(heads or 1, rows, columns) of a mask of two to four dimensions."""
+    """Return a mask of two to four dimensions as (batch, heads or 1, rows, columns)."""
     if array.ndim == 2:
         return array[None]
     one = array[batch if array.shape[0] > 1 else 0]
@@ -63,7 +63,10 @@ def _of_heads(array: Array | None, heads: slice) -> Any:
 
 
 def _heads(x: Array, layout: str, heads: int, size: int | None = None) -> Array:
-    """(batch, heads, tokens, size) of a tensor in a layout; `size`: of one head, where `heads` are those of others."""
+    """Return a tensor in a layout as (batch, heads, tokens, size).
+
+    `size`: of one head, where `heads` are those of others.
+    """
     if layout == "BNSD":
         return x
     if layout == "BSND":
@@ -87,7 +90,7 @@ def _as_layout(x: Array, layout: str) -> Array:
 
 
 def _groups(q: Array, k: Array) -> Iterator[tuple[int, int, slice]]:
-    """Each batch and key head, and the heads of queries that share it."""
+    """Yield each batch and key head, and the heads of queries that share it."""
     share = q.shape[1] // k.shape[1]
     for batch in range(q.shape[0]):
         for head in range(k.shape[1]):
@@ -104,7 +107,7 @@ def _blocks(rows: int, columns: int) -> Iterator[slice]:
 def _weights(
     q: Array, k: Array, rule: _Rule, batch: int, heads: slice, rows: slice, seen: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Probabilities of these rows of one group of heads, and the maxima and sums of the rows."""
+    """Return probabilities of these rows of one group of heads, and the maxima and sums of the rows."""
     scores = np.matmul(q[batch, heads, rows], k.T)
     if rule.shift is not None:
         shift = _of_heads(_of_batch(rule.shift, batch), heads)[..., : scores.shape[-1]]
@@ -122,7 +125,7 @@ def _weights(
 def _attend(
     q: Array, k: Array, v: Array, rule: _Rule, lengths: Sequence[int] | None = None
 ) -> tuple[Array, Array, Array]:
-    """All of (batch, heads, tokens, size); maxima and sums as (batch, heads, tokens, 1)."""
+    """Attend over tensors (batch, heads, tokens, size); return maxima and sums as (batch, heads, tokens, 1), too."""
     out = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
     most, total = np.zeros((2, *q.shape[:3], 1), np.float32)
     for batch, head, heads in _groups(q, k):
@@ -171,7 +174,7 @@ def _dropping(drop: Array | None, shape: tuple[int, ...]) -> Array | None:
 def _split(
     query: Array, key: Array, value: Array, heads: int, layout: str, rule: _Rule, drop: Array | None = None
 ) -> tuple[Array, Array, Array, _Rule]:
-    """Tensors by their heads, and the rule with what is dropped."""
+    """Split tensors by their heads; return them and the rule with what is dropped."""
     q = _heads(query, layout, heads)
     k, v = (_heads(x, layout, heads, q.shape[3]) for x in (key, value))
     return q, k, v, replace(rule, drop=_dropping(drop, (*q.shape[:3], k.shape[2])))
@@ -275,7 +278,7 @@ def flash_attention_varlen(
     mode: int,
     _shift_type: int = _ADD_FIRST,
 ) -> tuple[Array, Array, None, Array]:
-    """Sequences behind each other: the layout TND."""
+    """Compute attention of concatenated sequences: the layout TND."""
     _no_more(shift, drop)
     out = np.zeros((*query.shape[:2], value.shape[2]), np.float32)
     most, total = np.zeros((2, *query.shape[:2], 1), np.float32)
@@ -347,7 +350,7 @@ def prompt_flash_attention(
     key_lengths: Sequence[int] | None,
     *arguments: Any,
 ) -> Array:
-    """Queries behind their actual length give zeros."""
+    """Compute attention of prompts. Queries behind their actual length give zeros."""
     *scales, heads, scale, before, after, layout, key_heads, mode, _precise = arguments
     _no_scales(scales)
     q = _heads(query, layout, heads)
@@ -388,7 +391,7 @@ def incre_flash_attention(
     lengths: Sequence[int] | None,
     *arguments: Any,
 ) -> Array:
-    """One new token of each sequence; with a table, keys and values stand in blocks."""
+    """Compute attention of one new token of each sequence; with a table, keys and values stand in blocks."""
     *scales, table, _padding, heads, scale, layout, key_heads, _block, _precise = arguments
     _no_scales(scales)
     q = _heads(query, layout, heads)
@@ -412,7 +415,7 @@ def _cached(caches: list[Array], table: Array | None, layout: str, heads: int, s
 def fused_infer_attention_score(
     query: Array, keys: list[Array], values: list[Array], *arguments: Any
 ) -> tuple[Array, None]:
-    """One or more tokens of each sequence."""
+    """Compute attention of one or more tokens of each sequence."""
     shift, mask, lengths, key_lengths, *more = arguments
     *scales, heads, scale, before, after, layout, key_heads, mode, _precise, _block, _anti, lse, _key, _value = more
     table = scales[7]
@@ -428,7 +431,7 @@ def fused_infer_attention_score(
 
 
 def rotary_position_embedding(x: Array, cos: Array, sin: Array, mode: int) -> Array:
-    """Mode 0: halves, 1: neighbours."""
+    """Rotate halves (mode 0) or neighbours (mode 1)."""
     return x * cos + _rotated(x, mode) * sin
 
 

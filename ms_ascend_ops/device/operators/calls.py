@@ -18,7 +18,9 @@ _SCALAR = struct.Struct("<i16s")
 
 
 def read_call(data: bytes) -> tuple[str, list[Any]]:
-    """The name and the values: None, a Tensor, a list of them, a number, a list of numbers, a text or bytes."""
+    """Read the name and the values of a call: None, a Tensor, a list of them, a number, a list of numbers, a
+    text or bytes.
+    """
     reader = _Reader(data)
     name = reader.text().decode()
     (count,) = reader.take(_COUNT)

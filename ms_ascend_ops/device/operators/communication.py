@@ -1,4 +1,4 @@
-"""HCCL between emulated devices: the process of a device talks with those of the other ranks by local sockets.
+"""Connects emulated devices by HCCL: the process of a device talks with those of the other ranks by local sockets.
 
 Ranks may be devices of one program or of several on this machine. Each connection has a thread that reads whatever
 comes, so that sending never waits for the other side's program. A rank that ends closes its connections: whoever waits
@@ -106,7 +106,7 @@ def _communicator(identity: str, rank: int, name: str) -> _Communicator:
 
 
 class _Communicator:
-    """A rank's connections with the others of a group."""
+    """Connects a rank with the others of a group."""
 
     def __init__(self, identity: str, rank: int, size: int, name: str):
         self.identity, self.rank, self.size, self.name = identity, rank, size, name
@@ -133,7 +133,7 @@ class _Communicator:
         return _Operation(self, name, collective, number)
 
     def number(self, direction: str, peer: int) -> int:
-        """The number of the next piece that goes to, or comes from, a rank outside collective operations."""
+        """Return the number of the next piece that goes to, or comes from, a rank outside collective operations."""
         with self._arrived:
             self._numbers[direction, peer] += 1
             return self._numbers[direction, peer]
@@ -226,7 +226,7 @@ class _Communicator:
 
 
 class _Operation:
-    """One call of HCCL; when it fails, the communicator is closed, so that the other ranks do not wait."""
+    """Runs one call of HCCL; when it fails, the communicator is closed, so that the other ranks do not wait."""
 
     def __init__(self, communicator: _Communicator, name: str, collective: bool, number: int):
         self._communicator, self._name = communicator, name

@@ -1,4 +1,4 @@
-"""Convolutions of one to three dimensions: for each place of the window a product, summed in float32."""
+"""Computes convolutions of one to three dimensions: for each position of the window a product, summed in float32."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class _Window:
     groups: int
 
     def places(self, kernel: Sequence[int], area: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-        """Each place of the window: its index in a weight, and what it sees of a padded input for all outputs."""
+        """Yield each position of the window: its index in a weight, and what it sees of a padded input for all
+        outputs.
+        """
         for at in np.ndindex(*kernel):
             seen = tuple(
                 slice(place * step, place * step + stride * (size - 1) + 1, stride)
@@ -68,7 +70,7 @@ def convolution_backward(
     if mask[0]:
         dx = _forward(dy, weight, x.shape, window) if transposed else _input_gradient(dy, weight, x.shape, window)
     if mask[1]:
-        # A transposed convolution goes from the smaller to the larger area: the two change places.
+        # A transposed convolution goes from the smaller to the larger area: swap the two.
         small, large = (x, dy) if transposed else (dy, x)
         dweight = _weight_gradient(small, large, weight.shape, window)
     if mask[2]:
@@ -77,7 +79,7 @@ def convolution_backward(
 
 
 def conv_tbc(x: Array, weight: Array, bias: Array, pad: int) -> Array:
-    """x: (time, batch, channels), weight: (window, channels, filters)."""
+    """Compute a convolution of x (time, batch, channels) with weight (window, channels, filters)."""
     length = x.shape[0] + 2 * pad - weight.shape[0] + 1
     wide = np.pad(x, ((pad, pad), (0, 0), (0, 0)))
     return sum(np.matmul(wide[at : at + length], weight[at]) for at in range(weight.shape[0])) + bias
@@ -173,7 +175,7 @@ def _padded(x: Array, window: _Window) -> Array:
 
 
 def _wide(size: Sequence[int], kernel: Sequence[int], area: Sequence[int], window: _Window) -> list[int]:
-    """The padded input, and no less than what the windows reach."""
+    """Return the padded input, and no less than what the windows reach."""
     return [
         max(
             s + window.padding[2 * axis] + window.padding[2 * axis + 1],

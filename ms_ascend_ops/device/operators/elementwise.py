@@ -1,4 +1,4 @@
-"""Operators whose elements do not meet each other, and their gradients."""
+"""Computes element-wise operators, and their gradients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _plus(one: Any, other: Any) -> Array:
 
 
 def div_mod(self: Array, other: Any, mode: int) -> Array:
-    """Mode 0: the quotient, 1: rounded towards zero, 2: towards minus infinity."""
+    """Divide. Mode 0: the quotient, 1: rounded towards zero, 2: towards minus infinity."""
     if mode == 0:
         return np.true_divide(self, other)
     if mode == 2:
@@ -240,7 +240,10 @@ def softshrink(self: Array, lambd: Any) -> Array:
 
 
 def log_sigmoid_forward(self: Array) -> tuple[Array, None]:
-    """The second output is a buffer of CANN's own for the gradient, which takes the input again."""
+    """Compute log_sigmoid.
+
+    The second output is a buffer of CANN's own for the gradient, which takes the input again.
+    """
     return log_sigmoid(self), None
 
 

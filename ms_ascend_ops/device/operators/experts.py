@@ -1,4 +1,4 @@
-"""Mixtures of experts, and gated activations."""
+"""Computes mixtures of experts, and gated activations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def glu_backward(dy: Array, x: Array, dim: int) -> Array:
 
 
 def _by_expert(experts: Array) -> tuple[Array, Array]:
-    """The choices in the order of experts, all others in their own, and where each choice comes to lie."""
+    """Sort the choices by expert, stably; return them, and where each choice comes to lie."""
     order = np.argsort(experts.reshape(-1), kind="stable")
     places = np.empty_like(order)
     places[order] = np.arange(order.size)
@@ -75,7 +75,7 @@ def moe_token_unpermute_grad(
 
 
 def _taken(rows: Array, places: Array) -> Array:
-    """Rows at these places; of those that were dropped zeros."""
+    """Take rows at these positions; zeros for those that were dropped."""
     there = places < len(rows)
     return np.where(there[:, None], rows[np.where(there, places, 0)], 0)
 
@@ -190,7 +190,7 @@ def _grouped(
     list_kind: int,
     outputs: list[Tensor],
 ) -> list[Array]:
-    """Kind -1: a product of each pair, 0: groups of rows of x, 2: groups of what is summed over."""
+    """Multiply by groups. Kind -1: a product of each pair, 0: groups of rows of x, 2: groups of what is summed over."""
     if kind == 2:
         rows, columns = xs[0].swapaxes(0, 1) if xs[0].shape[0] != weights[0].shape[0] else xs[0], weights[0]
         return [np.stack([np.matmul(rows[at].T, columns[at]) for at in _ranges(groups, list_kind, len(rows))])]
@@ -228,7 +228,7 @@ def _grouped(
 
 
 def _ranges(groups: Sequence[int] | Array | None, kind: int, size: int, count: int = 1) -> Iterator[slice]:
-    """Kind 0: groups are ends, 1: they are counts."""
+    """Yield the ranges of groups. Kind 0: groups are ends, 1: they are counts."""
     if groups is None:
         yield from [slice(0, size)] * count
         return

@@ -1,4 +1,5 @@
-"""Operators by their names of the graph engine (aclopCompileAndExecute): tensors by position, attributes by name.
+"""Computes operators by their names of the graph engine (aclopCompileAndExecute): tensors by position,
+attributes by name.
 
 MindSpore calls those for primitives that have no aclnn function.
 """
@@ -90,7 +91,7 @@ def _nearest(new: int, old: int, corners: bool, half: bool) -> Array:
 
 
 def _sliced(shape: Sequence[int], begin: Array, end: Array, strides: Array, masks: dict[str, int]) -> tuple[Any, ...]:
-    """The index that a StridedSlice means, by its masks of bits."""
+    """Return the index that a StridedSlice means, by its masks of bits."""
     index: list[Any] = []
     for place, (first, last, step) in enumerate(zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)):
         bit = 1 << place
@@ -109,7 +110,7 @@ def _sliced(shape: Sequence[int], begin: Array, end: Array, strides: Array, mask
 
 
 def slice_of(x: Array, offsets: Array, size: Array) -> Array:
-    """A size of -1 reaches to the end."""
+    """Slice a tensor. A size of -1 reaches to the end."""
     ends = [length if n < 0 else at + n for at, n, length in zip(offsets, size, x.shape, strict=True)]
     return x[tuple(slice(int(at), int(end)) for at, end in zip(offsets, ends, strict=True))]
 

@@ -1,4 +1,4 @@
-"""Rearrangements and updates of arrays by the names of the graph engine: see graph_engine.py."""
+"""Computes rearrangements and updates of arrays by the names of the graph engine: see graph_engine.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers and losses by the names of the graph engine: see graph_engine.py."""
+"""Computes layers and losses by the names of the graph engine: see graph_engine.py."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bn_training_update(
     factor: float = 0.1,
     epsilon: float = 1e-4,
 ) -> tuple[Array, ...]:
-    """The running mean and variance, the normalized x, and the batch's mean and variance."""
+    """Return the running mean and variance, the normalized x, and the batch's mean and variance."""
     count = x.size // x.shape[1]
     batch_mean = _flat(total) / count
     batch_variance = _flat(squares) / count - np.square(batch_mean)

@@ -1,4 +1,6 @@
-"""Gradients of element-wise operators, and smaller operators, by the names of the graph engine: see graph_engine.py."""
+"""Computes gradients of element-wise operators, and smaller operators, by the names of the graph engine: see
+graph_engine.py.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def _chosen_gradient(compare: Callable[..., Array]) -> Callable[..., Any]:
 
 
 def _summed(values: Array, shape: Sequence[int]) -> Array:
-    """The sum over what was broadcast."""
+    """Return the sum over what was broadcast."""
     extra = values.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1))
     return values.sum(axes).reshape(shape) if axes else values

@@ -1,4 +1,4 @@
-"""Operators that read or write at places that a tensor tells."""
+"""Computes operators that read or write at places that a tensor tells."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def index_put(self: Array, indices: list[Array], values: Array, accumulate: bool
 
 
 def _advanced(indices: list[Array]) -> tuple[Any, ...]:
-    """An empty tensor of one dimension stands for a whole dimension."""
+    """Index a tensor. An empty tensor of one dimension stands for a whole dimension."""
     return tuple(slice(None) if one.shape in {(0,), (1, 0)} else one for one in indices)
 
 
@@ -115,7 +115,7 @@ def scatter_add(self: Array, dim: int, index: Array, source: Array) -> Array:
 
 
 def scatter_update(self: Array, indices: Array, updates: Array, axis: int) -> Array:
-    """The rows of each sequence, written into a cache at the sequence's place."""
+    """Write the rows of each sequence into a cache at the sequence's position."""
     if indices.ndim > 1:
         raise NotImplementedError("indices of more than one dimension are not emulated")
     result = self.copy()
@@ -182,7 +182,7 @@ def unique_dim(self: Array, _sorted: bool, _inverse: bool, dim: int) -> tuple[Ar
 
 
 def unique_consecutive(self: Array, _inverse: bool, _counts: bool, dim: int) -> tuple[Array, Array, Array]:
-    """A dimension of 1000 means the flat tensor."""
+    """Remove consecutive duplicates. A dimension of 1000 means the flat tensor."""
     rows = self.reshape(-1, 1) if dim >= self.ndim else np.moveaxis(self, dim, 0).reshape(self.shape[dim], -1)
     begins = np.ones(len(rows), bool)
     begins[1:] = (rows[1:] != rows[:-1]).any(1)
@@ -194,7 +194,9 @@ def unique_consecutive(self: Array, _inverse: bool, _counts: bool, dim: int) -> 
 
 
 def _along(shaped: Array, dim: int, index: Array) -> tuple[Any, ...]:
-    """Places of all elements of an index tensor: its own numbers along one dimension, their positions along others."""
+    """Return the index of all elements of an index tensor: its own numbers along one dimension, their positions
+    along others.
+    """
     places: list[Any] = list(np.ogrid[tuple(slice(size) for size in shaped.shape)])
     places[dim] = index
     return tuple(places)

@@ -1,4 +1,4 @@
-"""MindSpore's own fused kernels for inference, by the parameters of their headers: see ../internal_kernels.py.
+"""Computes MindSpore's own fused kernels for inference, by the parameters of their headers: see ../internal_kernels.py.
 
 Each computes what MindSpore's graph passes replace by it, or what MindSpore documents of the primitives
 `PagedAttention`, `ReshapeAndCache` and `FlashAttentionScore`.
@@ -128,7 +128,7 @@ def fast_gelu(x: Array) -> Array:
 def rotary(
     query: Array, key: Array, cos: Array, sin: Array, lengths: Array | None, *, cos_format: int
 ) -> tuple[Array, Array]:
-    """Formats 0 and 2 turn halves, 1 and 3 neighbours.
+    """Rotate halves (formats 0 and 2) or neighbours (1 and 3).
 
     Of all tokens of the sequences, whose lengths are given, each has the row of cos and sin of its position; of the
     newest ones only, a row of its own.
@@ -160,7 +160,10 @@ def flash_attention(
     query_lengths: Sequence[int],
     key_lengths: Sequence[int],
 ) -> Array:
-    """The layouts of a batch as CANN's operator; TH: sequences behind each other, with their lengths."""
+    """Compute attention in the layouts of a batch as CANN's operator.
+
+    TH: concatenated sequences, with their lengths.
+    """
     name = LAYOUTS[layout]
     if name != "TH":
         arguments = (query, key, value, shift, None, None, mask, None, scale, 1.0, before, after, heads, name, 0, mode)
@@ -197,7 +200,7 @@ def paged_attention(
     quantized: int,
     mask_type: int,
 ) -> Array:
-    """Queries (tokens, heads x size), some of each sequence, over the pages of its keys."""
+    """Attend with queries (tokens, heads x size), some of each sequence, over the pages of its keys."""
     if quantized or scales is not None or offsets is not None or alibi is not None:
         raise NotImplementedError("PagedAttention with a quantized cache, or with ALiBi, is not emulated")
     if values is None or value_size:  # latent heads: values are the first elements of their keys
@@ -255,7 +258,7 @@ def best_experts(
     scale: float,
     mapped: int,
 ) -> tuple[Array, Array]:
-    """The k best experts of a token, of the groups whose `best` experts are the best together."""
+    """Return the k best experts of a token, of the groups whose `best` experts are the best together."""
     if activation or mapped:
         raise NotImplementedError("FusedAddTopKDiv with another activation, or with a mapping, is not emulated")
     scores = sigmoid(x)

@@ -1,4 +1,6 @@
-"""Operators on lists of tensors, as optimizers of PyTorch call them, and the loss scale of its mixed precision."""
+"""Computes operators on lists of tensors, as optimizers of PyTorch call them, and the loss scale of its mixed
+precision.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def each_norm(tensors: list[Array], order: float) -> list[Array]:
 
 
 def non_finite_check_and_unscale(grads: list[Array], found_inf: Array, scale: Array) -> tuple[list[Array], Array]:
-    """Gradients times `scale`, and 1 in `found_inf` where one of them is infinite or NaN."""
+    """Multiply gradients by `scale`, and set `found_inf` to 1 where one of them is infinite or NaN."""
     is_found = any(not np.isfinite(grad).all() for grad in grads)
     return [grad * scale for grad in grads], np.ones_like(found_inf) if is_found else found_inf
 
@@ -39,7 +41,7 @@ def non_finite_check_and_unscale(grads: list[Array], found_inf: Array, scale: Ar
 def amp_update_scale(
     scale: Array, tracker: Array, found_inf: Array, growth: float, backoff: float, interval: int
 ) -> tuple[Array, Array]:
-    """The loss scale of the next step, and for how many steps gradients have been finite."""
+    """Update the loss scale for the next step, and for how many steps gradients have been finite."""
     if found_inf.any():
         return scale * backoff, np.zeros_like(tracker)
     if int(tracker.reshape(-1)[0]) + 1 < interval:

@@ -1,4 +1,4 @@
-"""Losses and their gradients. Reduction 0: none, 1: mean, 2: sum."""
+"""Computes losses and their gradients. Reduction 0: none, 1: mean, 2: sum."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def kl_div_backward(grad: Array, self: Array, target: Array, reduction: int, log
 
 
 def binary_cross_entropy(self: Array, target: Array, weight: Array | None, reduction: int) -> Array:
-    """Logarithms end at -100."""
+    """Compute the loss. Logarithms end at -100."""
     loss = -(target * np.maximum(np.log(self), -100) + (1 - target) * np.maximum(np.log1p(-self), -100))
     return _reduced(loss if weight is None else loss * weight, reduction)
 
@@ -105,7 +105,7 @@ def binary_cross_entropy_with_logits_backward(
 
 
 def nll_loss(self: Array, target: Array, weight: Array | None, reduction: int, ignore: int) -> tuple[Array, Array]:
-    """The loss, and the sum of the weights of all targets."""
+    """Return the loss, and the sum of the weights of all targets."""
     classes, weights = _classes(self, target, weight, ignore)
     axis = _axis(self)
     loss = -np.take_along_axis(self, np.expand_dims(classes, axis), axis)
@@ -133,7 +133,7 @@ def _axis(self: Array) -> int:
 
 
 def _classes(self: Array, target: Array, weight: Array | None, ignore: int) -> tuple[Array, Array]:
-    """The class of each target, and its weight, which is 0 where it is ignored."""
+    """Return the class of each target, and its weight, which is 0 where it is ignored."""
     seen = target != ignore
     classes = np.where(seen, target, 0)
     count = self.shape[_axis(self)]

@@ -1,4 +1,4 @@
-"""Tensors of a call as NumPy arrays: views of device memory, which this process has mapped at the same addresses.
+"""Maps tensors of a call to NumPy arrays: views of device memory, which this process has mapped at the same addresses.
 
 Floats of 16 bits are computed as float32, int4 as int8. What was computed is rounded once, to the nearest even, when it
 is written.
@@ -56,7 +56,7 @@ _FLOAT16, _BFLOAT16, _INT4 = 1, 27, 29
 
 @dataclass(slots=True)
 class _Watchers:
-    """Who is told of the arrays that are read and written."""
+    """Holds those who are told of the arrays that are read and written."""
 
     reads: Callable[[Array], None] = lambda array: None
     writes: Callable[[Array], None] = lambda array: None
@@ -71,7 +71,7 @@ _MEMORY: Any = (ctypes.c_char * sys.maxsize).from_address(1)
 
 @dataclass(slots=True)
 class Tensor:
-    """A tensor of a call."""
+    """Describes a tensor of a call."""
 
     address: int  # of the first element of the storage
     code: int
@@ -89,7 +89,7 @@ class Tensor:
         return prod(self.shape)
 
     def memory(self) -> Array:
-        """The elements as they are stored, to be read or written."""
+        """Return the elements as they are stored, to be read or written."""
         stored = _known(self.code)[1]
         width = stored.itemsize
         return array_at(
@@ -100,7 +100,7 @@ class Tensor:
         )
 
     def read(self, constant: bytes | None = None) -> Array:
-        """The values in a dtype to compute with; `constant`: they are not in device memory, but these."""
+        """Read the values in a dtype to compute with; `constant`: they are not in device memory, but these."""
         if constant is not None:
             values = np.frombuffer(constant, _known(self.code)[1], self.size).reshape(self.shape)
             return from_bfloat16_bits(values) if self.code == _BFLOAT16 else values
@@ -124,7 +124,7 @@ class Tensor:
         if array.shape != self.shape:
             array = array.reshape(self.shape) if array.size == self.size else np.broadcast_to(array, self.shape)
         if self.code == _INT4:
-            # Contiguous: CANN has no other ones.
+            # Assume contiguous: CANN has no other ones.
             flat = np.resize(rounded(array, _INT4).reshape(-1), self.size + self.size % 2)
             pairs = array_at(np.dtype(np.uint8), self.address, (flat.size // 2,), (1,))
             pairs[...] = flat[0::2] | (flat[1::2] << 4)
@@ -140,7 +140,7 @@ def from_bfloat16_bits(bits: Array) -> Array:
 
 
 def rounded(array: Array, code: int) -> Array:
-    """Values as a tensor of this dtype stores them."""
+    """Round values as a tensor of this dtype stores them."""
     stored = _known(code)[1]
     if array.dtype.kind == "c" and stored.kind != "c":
         array = array.real
@@ -155,7 +155,7 @@ def rounded(array: Array, code: int) -> Array:
 
 
 def read_scalar(code: int, data: bytes) -> Any:
-    """The value of an aclScalar as a number of Python."""
+    """Read the value of an aclScalar as a number of Python."""
     _, stored = _known(code)
     value = np.frombuffer(data, stored, 1)
     return (from_bfloat16_bits(value) if code == _BFLOAT16 else value)[0].item()
@@ -191,7 +191,7 @@ def array_at(stored: np.dtype[Any], address: int, shape: tuple[int, ...], stride
 
 
 def _bfloat16_bits(values: Array) -> Array:
-    """The nearest bfloat16, ties to even."""
+    """Round to the nearest bfloat16, ties to even."""
     single = np.ascontiguousarray(values, np.float32).reshape(values.shape)
     bits = single.view(np.uint32)
     nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
@@ -199,10 +199,12 @@ def _bfloat16_bits(values: Array) -> Array:
 
 
 def _saturated(array: Array, stored: np.dtype[Any]) -> Array:
-    """Towards zero, as the hardware converts: what is too large becomes the largest, what is no number 0."""
+    """Round towards zero and saturate, as the hardware converts: what is too large becomes the largest, NaN
+    becomes 0.
+    """
     limits = np.iinfo(stored)
     wide = np.nan_to_num(np.trunc(array, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    # The largest int64 and uint64 are no float64: the one above is not converted, but replaced.
+    # The largest int64 and uint64 are not float64 values: what reaches the next one is replaced, not converted.
     largest = wide >= limits.max
     return np.where(largest, limits.max, np.where(largest, 0, np.maximum(wide, limits.min)).astype(stored)).astype(
         stored

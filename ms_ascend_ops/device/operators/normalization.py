@@ -1,4 +1,4 @@
-"""Normalizations and their gradients; means and variances in float32."""
+"""Computes normalizations and their gradients; means and variances in float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 
 def centered(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """x less its mean along the axes; the mean; the variance.
+    """Return x less its mean along the axes; the mean; the variance.
 
     The mean is rounded, which is much where it is many times the deviation: what is left of it is taken off, too.
     """
@@ -24,7 +24,7 @@ def centered(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
 
 
 def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
-    """x with mean 0 and variance 1 along the axes; the mean; one by the standard deviation."""
+    """Return x with mean 0 and variance 1 along the axes; the mean; one by the standard deviation."""
     difference, mean, variance = centered(x, axes)
     rstd = 1 / np.sqrt(variance + np.float32(eps))
     return difference * rstd, mean, rstd
@@ -131,7 +131,7 @@ def batch_norm(
     *,
     outputs: list[Tensor],
 ) -> tuple[Array | None, ...]:
-    """New running mean and variance, y, and the mean and 1 / deviation that the gradient takes.
+    """Return running mean and variance, y, and the mean and 1 / deviation that the gradient takes.
 
     Without training PyTorch passes empty tensors for these two, which stay so.
     """
@@ -193,7 +193,7 @@ def batch_norm_elemt(
 
 
 def _channels(x: Array) -> tuple[int, ...]:
-    """All axes but that of channels."""
+    """Return all axes but that of channels."""
     return (0, *range(2, x.ndim))
 
 

@@ -1,4 +1,4 @@
-"""Poolings of two and three dimensions, and of adaptive sizes: for each output what it sees of the input."""
+"""Computes pooling of two and three dimensions, and of adaptive sizes: for each output what it sees of the input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 @dataclass(frozen=True)
 class _Place:
-    """One place of the window."""
+    """Describes one position of the window."""
 
     output: Any  # its index
     seen: Any  # the index of what it sees of the input, without padding
@@ -43,7 +43,7 @@ class _Pooling:
             moves = zip(begins, self.kernel, self.dilation, size, self.padding, strict=True)
             ends = [min(begin + (k - 1) * d + 1, s + pad) for begin, k, d, s, pad in moves]
             within = zip(begins, ends, size, self.dilation, strict=True)
-            # The first element that is not padding.
+            # Start at the first element that is not padding.
             seen = [slice(b if b >= 0 else b % d, min(e, s), d) for b, e, s, d in within]
             counted = int(np.prod([end - begin for begin, end in zip(begins, ends, strict=True)]))
             yield _Place((..., *at), (..., *seen), counted)
@@ -113,7 +113,7 @@ def max_pool_backward(dy: Array, self: Array, places: Array, *_window: Any) -> A
 
 
 def max_pool_with_mask(self: Array, *window: Any, outputs: list[Tensor]) -> tuple[Array, None]:
-    """The mask is CANN's own code for its gradient, which finds the places again here."""
+    """Return maxima and a mask. The mask is CANN's own code for its gradient, which finds the positions again here."""
     return max_pool_with_indices(self, *window, outputs=outputs)[0], None
 
 
@@ -159,7 +159,7 @@ def _adaptive(area: Sequence[int], size: Sequence[int]) -> Iterator[_Place]:
 
 
 def _largest(self: Array, shape: Sequence[int], rank: int, places: Iterator[_Place]) -> tuple[Array, Array]:
-    """The largest values, and where they are in the last dimensions."""
+    """Return the largest values, and where they are in the last dimensions."""
     values, found = np.empty(shape, self.dtype), np.empty(shape, np.int64)
     numbers = np.arange(np.prod(self.shape[-rank:])).reshape(self.shape[-rank:])
     for place in places:

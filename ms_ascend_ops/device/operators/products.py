@@ -1,4 +1,4 @@
-"""Products of matrices, accumulated in float32 (floats of 16 bits come as float32)."""
+"""Computes products of matrices, accumulated in float32 (floats of 16 bits come as float32)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def matmul(self: Array, other: Array) -> Array:
 
 
 def addmm(self: Array, one: Array, other: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    """Batches, too. With beta = 0 `self` may hold anything."""
+    """Compute batches, too. With beta = 0 `self` may hold anything."""
     product = alpha * np.matmul(one, other)
     return product + beta * self if beta != 0 else product
 
@@ -46,7 +46,7 @@ def linalg_cross(self: Array, other: Array, dim: int) -> Array:
 
 
 def linalg_qr(self: Array, mode: int) -> tuple[Array | None, Array]:
-    """Mode 0: reduced, 1: complete, 2: only R."""
+    """Factor a matrix. Mode 0: reduced, 1: complete, 2: only R."""
     if mode == 2:
         return None, np.asarray(np.linalg.qr(self, "r"))
     q, r = np.linalg.qr(self, "reduced" if mode == 0 else "complete")

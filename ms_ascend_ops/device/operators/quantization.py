@@ -1,4 +1,4 @@
-"""Products of integers, and what makes integers of floats."""
+"""Computes products of integers, and makes integers of floats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def integer_product(self: Array, other: Array) -> Array:
 
 
 def scale_values(scale: Array) -> Array:
-    """A scale of 64 bits holds a float32 in its lower half."""
+    """Return scales. One of 64 bits holds a float32 in its lower half."""
     return scale.astype(np.uint64).astype(np.uint32).view(np.float32) if scale.dtype.itemsize == 8 else scale
 
 
@@ -43,7 +43,7 @@ def quant_matmul(
     transpose_x1: bool,
     transpose_x2: bool,
 ) -> Array:
-    """A bias of integers is added before, one of floats after scaling."""
+    """Compute a product. A bias of integers is added before, one of floats after scaling."""
     left = x1.swapaxes(-1, -2) if transpose_x1 else x1
     right = x2.swapaxes(-1, -2) if transpose_x2 else x2
     product = integer_product(left, right)
@@ -68,7 +68,7 @@ def weight_quant_matmul(
     bias: Array | None,
     _group: int,
 ) -> Array:
-    """The groups of a weight's rows are as many as the scale has rows."""
+    """Compute a product. The groups of a weight's rows are as many as the scale has rows."""
     product = np.matmul(x, dequantized(weight, scale, offset))
     product = product if bias is None else product + bias
     if quant_scale is None:
@@ -77,7 +77,7 @@ def weight_quant_matmul(
 
 
 def dequantized(weight: Array, scale: Array, offset: Array | None) -> Array:
-    """(K, N) of integers, with one scale and offset for all, for each column, or for each group of rows."""
+    """Dequantize (K, N) integers, with one scale and offset for all, for each column, or for each group of rows."""
     values = weight.astype(np.float32)
     if scale.size == 1:
         return (values + (0 if offset is None else offset.reshape(()))) * scale.reshape(())

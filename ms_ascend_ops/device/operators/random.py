@@ -1,4 +1,4 @@
-"""Random numbers: the same for the same seed and offset, others than an NPU's."""
+"""Draws random numbers: the same for the same seed and offset, others than an NPU's."""
 
 from __future__ import annotations
 

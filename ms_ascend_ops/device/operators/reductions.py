@@ -1,4 +1,4 @@
-"""Sums, extremes, orders and what is made of them. Floats are summed in float32 at least."""
+"""Computes sums, extremes, orders and what is made of them. Floats are summed in float32 at least."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def cummin(self: Array, dim: int) -> tuple[Array, Array]:
 
 
 def _running(function: np.ufunc, self: Array, dim: int) -> tuple[Array, Array]:
-    """The extreme so far, and the last place where it was reached."""
+    """Return the extreme so far, and the last position where it was reached."""
     values = function.accumulate(self, dim)
     places = np.arange(self.shape[dim]).reshape(-1, *[1] * (self.ndim - 1 - dim % self.ndim))
     reached = np.where((self == values) | np.isnan(self), places, 0)
@@ -180,7 +180,7 @@ def topk(self: Array, k: int, dim: int, largest: bool, _sorted: bool) -> tuple[A
 
 
 def _order(self: Array, dim: int, descending: bool) -> Array:
-    """A stable order; backwards, the first one of equals comes first, too."""
+    """Sort stably; backwards, the first one of equals comes first, too."""
     if not descending:
         return np.argsort(self, dim, kind="stable")
     backwards = np.argsort(np.flip(self, dim), dim, kind="stable")
@@ -201,7 +201,7 @@ def histc(self: Array, bins: int, smallest: Any, largest: Any) -> Array:
 
 
 def _axes(dims: Sequence[int] | None, self: Array) -> tuple[int, ...]:
-    """CANN means all dimensions where none is given."""
+    """Return the axes. CANN means all dimensions where none is given."""
     return tuple(dims) if dims and self.ndim else tuple(range(self.ndim))
 
 

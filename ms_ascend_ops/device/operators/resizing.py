@@ -1,4 +1,4 @@
-"""Images in other sizes: as the product with a matrix of weights along each axis, and its transpose as the gradient."""
+"""Resizes images: a product with a matrix of weights along each axis, and its transpose as the gradient."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def _cubic(size: int, old: int, scale: float, corners: bool) -> Array:
     low = np.floor(places).astype(int)
     unit = np.eye(old, dtype=np.float32)
     result = np.zeros((size, old), np.float32)
-    for tap in range(-1, 3):
-        far = np.abs(places - low - tap)
+    for offset in range(-1, 3):
+        far = np.abs(places - low - offset)
         near = 1.25 * far**3 - 2.25 * far**2 + 1
         outer = -0.75 * (far**3 - 5 * far**2 + 8 * far - 4)
-        result += np.where(far <= 1, near, outer)[:, None] * unit[np.clip(low + tap, 0, old - 1)]
+        result += np.where(far <= 1, near, outer)[:, None] * unit[np.clip(low + offset, 0, old - 1)]
     return result
 
 

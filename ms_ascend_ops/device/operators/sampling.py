@@ -1,4 +1,4 @@
-"""Images at the places of a grid."""
+"""Samples images at the places of a grid."""
 
 from __future__ import annotations
 

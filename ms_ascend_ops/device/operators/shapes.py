@@ -1,4 +1,4 @@
-"""Operators that move elements, or make tensors of a given form."""
+"""Computes operators that move elements, or make tensors of a given form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stack(tensors: list[Array], dim: int) -> Array:
 
 
 def split(self: Array, _sizes: Any, dim: int, *, outputs: list[list[Tensor]]) -> list[Array]:
-    """The outputs tell the sizes."""
+    """Split a tensor; the outputs tell the sizes."""
     ends = np.cumsum([output.shape[dim] for output in outputs[0]])
     return np.split(self, ends[:-1], dim)
 
@@ -96,13 +96,13 @@ def replication_pad_backward(grad: Array, self: Array, pad: Sequence[int]) -> Ar
 
 
 def _pad_backward(grad: Array, self: Array, pad: Sequence[int], mode: Any) -> Array:
-    """Each element gets what came to its copies."""
+    """Compute the gradient of padding: each element gets what came to its copies."""
     places = np.pad(np.arange(self.size).reshape(self.shape), _widths(self, pad), mode)
     return np.bincount(places.reshape(-1), grad.reshape(-1), self.size).reshape(self.shape)
 
 
 def _widths(self: Array, pad: Sequence[int]) -> list[tuple[int, int]]:
-    """CANN counts pairs from the last dimension on."""
+    """Return the widths by dimension. CANN counts pairs from the last dimension on."""
     pairs = list(zip(pad[0::2], pad[1::2], strict=True))[::-1]
     return [(0, 0)] * (self.ndim - len(pairs)) + pairs
 

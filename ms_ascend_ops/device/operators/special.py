@@ -1,4 +1,4 @@
-"""Functions that NumPy lacks, to the accuracy of float64 or nearly so."""
+"""Computes functions that NumPy lacks, to the accuracy of float64 or nearly so."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FRACTION_BEGINS, _FRACTION_STEPS = 2.0, 60
 
 
 def erf(x: Any) -> Array:
-    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
+    """Compute 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
     values = np.asarray(x)
     result = np.empty(values.shape, np.result_type(values.dtype, np.float32))
     flat, made = np.ravel(values), result.reshape(-1)
-    # A dozen arrays of float64 stay in a cache: those of a whole tensor would wait for memory.
+    # Process blocks: a dozen arrays of float64 then stay in the cache rather than wait for memory.
     for first in range(0, flat.size, _BLOCK):
         made[first : first + _BLOCK] = _erf(flat[first : first + _BLOCK].astype(np.float64))
     return result
 
 
 def erfc(x: Any) -> Array:
-    """1 - erf(x), by a continued fraction where that is small."""
+    """Compute 1 - erf(x), by a continued fraction where that is small."""
     values = np.asarray(x)
     wide = values.astype(np.float64)
     large = fraction = np.maximum(wide, _FRACTION_BEGINS)
@@ -42,7 +42,7 @@ def erfc(x: Any) -> Array:
 
 
 def erfinv(x: Any) -> Array:
-    """Newton's steps from Winitzki's approximation."""
+    """Invert erf by Newton's steps from Winitzki's approximation."""
     values = np.asarray(x)
     wide = values.astype(np.float64)
     inside = np.where(np.abs(wide) < 1, wide, 0)

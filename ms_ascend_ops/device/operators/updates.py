@@ -1,4 +1,4 @@
-"""Steps of optimizers: new values of what they change in place, in the order of the arguments."""
+"""Computes steps of optimizers: new values of what they change in place, in the order of the arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def apply_adam_w(
     amsgrad: bool,
     maximize: bool,
 ) -> tuple[Array, Array, Array, Array | None]:
-    """AdamW; `step` counts the steps before this one."""
+    """Apply AdamW; `step` counts the steps before this one."""
     grad = -grad if maximize else grad
     count = float(step.reshape(-1)[0]) + 1
     var = var * (1 - lr * decay)
@@ -99,7 +99,7 @@ def sgd(
     weight_decay: float = 0.0,
     nesterov: int = 0,
 ) -> tuple[Array, Array, Array]:
-    """`stat` is not 0 in the first step."""
+    """Apply SGD; `stat` is not 0 in the first step."""
     grad = grad + weight_decay * var
     accum = np.where(stat != 0, grad, accum * momentum + (1 - dampening) * grad)
     step = grad + momentum * accum if nesterov else accum
@@ -163,7 +163,7 @@ def adam_with_decay(
     decay: Array,
     epsilon: Array,
 ) -> tuple[Array, Array, Array]:
-    """AdamW without the correction of the first steps."""
+    """Apply AdamW without the correction of the first steps."""
     v = beta2 * v + rest2 * grad * grad
     m = beta1 * m + rest1 * grad
     return v, m, var - lr * (m / (np.sqrt(v) + epsilon) + decay * var)
@@ -183,7 +183,7 @@ def lamb_update(
     use_weight: Array,
     decay: Array,
 ) -> tuple[Array, Array, Array]:
-    """New v and m, and the step that Lamb scales by the norms of a layer."""
+    """Return v and m after the step, and the step that Lamb scales by the norms of a layer."""
     m = beta1 * m + rest1 * grad
     v = beta2 * v + rest2 * grad * grad
     unit = m / (1 - beta1**steps) / (np.sqrt(v / (1 - beta2**steps)) + epsilon)
@@ -191,6 +191,6 @@ def lamb_update(
 
 
 def lamb_apply(weight_norm: Array, step_norm: Array, lr: Array, step: Array, var: Array) -> Array:
-    """The ratio of the norms is 1 where one of them is 0."""
+    """Apply the step of Lamb. The ratio of the norms is 1 where one of them is 0."""
     known = (weight_norm > 0) & (step_norm > 0)
     return var - lr * np.where(known, weight_norm / np.where(known, step_norm, 1), 1) * step

@@ -1,4 +1,4 @@
-"""Readers of checkpoints, each of which gives a `Checkpoint`."""
+"""Reads checkpoints of several formats, each as a `Checkpoint`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ROPE_FACTORS = "rope_factors"
 
 @dataclass
 class Checkpoint:
-    """A file, or a directory, that holds a model.
+    """Describes a file, or a directory, that holds a model.
 
     Weights have the names that Hugging Face gives them: `model.layers.0.self_attn.q_proj.weight`.
     """
@@ -128,7 +128,7 @@ def places_of(
 
 
 def checked(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, if it has every weight in the shape that its configuration says.
+    """Return the checkpoint, if it has every weight in the shape that its configuration says.
 
     Raises:
         ValueError: it has not; the message names the file and the tensor.
@@ -159,7 +159,7 @@ def checked(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """The weights of a network, and their shapes."""
+    """Return the weights of a network, and their shapes."""
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocabulary, config.hidden)}
     for layer in range(config.layers):
         prefix = f"model.layers.{layer}."

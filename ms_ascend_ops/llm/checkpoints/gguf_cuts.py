@@ -13,7 +13,7 @@ __all__ = ["CUTS", "Cut"]
 
 @dataclass(frozen=True)
 class Cut:
-    """Patterns, each of which cuts the pieces of those before it.
+    """Cuts text by patterns, each of which cuts the pieces of those before it.
 
     Args:
         patterns: regular expressions; what lies between two matches is a piece, too.

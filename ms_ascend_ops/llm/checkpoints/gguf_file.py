@@ -1,4 +1,4 @@
-"""The container format GGUF: keys with values, and tensors, read where they lie.
+"""Reads the container format GGUF where it lies: keys with values, and tensors.
 
 The layout is that of llama.cpp's description of GGUF, versions 2 and 3, little endian.
 """
@@ -35,7 +35,7 @@ _MOST_DIMS = 4
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """A tensor and its bytes in the file; the last dim of `shape` is that of consecutive elements."""
+    """Describes a tensor and its bytes in the file; the last dim of `shape` is that of consecutive elements."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ class GGUFTensor:
         return self.shape[0] if len(self.shape) == 1 else math.prod(self.shape[:-1])
 
     def read(self, rows: slice = slice(None), columns: slice = slice(None)) -> Array | QuantizedMatrix:
-        """The numbers, or a part of them: floats where they lie in the file, or quantized as they are.
+        """Read the numbers, or a part of them: floats where they lie in the file, or quantized as they are.
 
         Raises:
             ValueError: the columns begin or end within a group of a quantized matrix.
@@ -63,7 +63,7 @@ class GGUFTensor:
 
 
 class GGUFFile:
-    """An open file, with the tensors of all parts if it is the first of several.
+    """Holds an open file, with the tensors of all parts if it is the first of several.
 
     Raises:
         ValueError: it is no GGUF file, or ends too early; the message names the file and the tensor.
@@ -88,7 +88,7 @@ class GGUFFile:
         self._read_others()
 
     def _read_others(self) -> None:
-        """The tensors of the parts behind the first, which gguf-split names by their numbers."""
+        """Read the tensors of the parts behind the first, which gguf-split names by their numbers."""
         count, number = self.fields.get("split.count", 0), self.fields.get("split.no", 0)
         if count in (0, 1) or number != 0:
             return

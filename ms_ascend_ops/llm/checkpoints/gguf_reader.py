@@ -1,4 +1,4 @@
-"""A GGUF file as a checkpoint: its keys as a configuration, its tensors under the names of Hugging Face."""
+"""Reads a GGUF file as a checkpoint: its keys as a configuration, its tensors under the names of Hugging Face."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def _note(file: GGUFFile) -> str:
 
 
 def _name(tensor: str, config: ModelConfig) -> str:
-    """The name that Hugging Face gives a tensor; of others, their own."""
+    """Return the name that Hugging Face gives a tensor; of others, their own."""
     if tensor in _TOP:
         return _TOP[tensor]
     parts = tensor.split(".")
@@ -327,7 +327,7 @@ def _all_names(config: ModelConfig) -> dict[str, str]:
 
 
 def _halves_apart(weight: Weight, heads: int) -> Weight:
-    """Rows 2 i and 2 i + 1 of a head to i and i + half, where `rotary_embedding` expects a pair."""
+    """Move rows 2 i and 2 i + 1 of a head to i and i + half, where `rotary_embedding` expects a pair."""
     rows = weight.shape[0]
     order = np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
     return weight.take(order) if isinstance(weight, QuantizedMatrix) else weight[order]

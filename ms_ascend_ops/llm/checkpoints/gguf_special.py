@@ -1,4 +1,6 @@
-"""Tokens of a GGUF file that mean something: begin, end, and those at which generation stops, by llama.cpp's rules."""
+"""Reads tokens of a GGUF file that mean something: begin, end, and those at which generation stops, by
+llama.cpp's rules.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ CONTROL_NAMES = frozenset(_ENDS).union(*_INFILL.values())
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Numbers of tokens.
+    """Holds numbers of tokens.
 
     Args:
         begin, end: of a text; None: there is none.
@@ -49,7 +51,7 @@ class SpecialTokens:
 
 
 def read_special_tokens(path: Path, fields: Mapping[str, Any]) -> SpecialTokens:
-    """The special tokens of a file with these keys.
+    """Read the special tokens of a file with these keys.
 
     Raises:
         ValueError: a key does not fit, or is one that is not supported.
@@ -95,7 +97,7 @@ def read_special_tokens(path: Path, fields: Mapping[str, Any]) -> SpecialTokens:
 
 
 def tokenizer_field(path: Path, fields: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    """A value `tokenizer.ggml.<key>`.
+    """Return a value `tokenizer.ggml.<key>`.
 
     Raises:
         ValueError: it is missing, and there is no default, or it has another type.

@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file holds: vocabulary, merges or scores, and a name for how text is cut first."""
+"""Makes the tokenizer that a GGUF file holds: vocabulary, merges or scores, and a name for how text is cut first."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _byte_level(path: Path, tokens: list[str], merges: list[str], cut: str) -> t
 def _sentence_piece(
     path: Path, tokens: list[str], scores: list[float], types: list[int], prefix: bool
 ) -> tokenizers.Tokenizer:
-    """Merges follow from the scores: of all pairs that make a token, the one with the highest score comes first."""
+    """Return merges by the scores: of all pairs that make a token, the one with the highest score comes first."""
     _check_lengths(path, tokens, _LONGEST_PIECE)
     vocabulary = {token: index for index, token in enumerate(tokens)}
     ranked = []
@@ -176,7 +176,7 @@ def _put_around(backend: tokenizers.Tokenizer, special: SpecialTokens, tokens: S
 
 
 def _anchor(backend: tokenizers.Tokenizer, types: Sequence[int]) -> int | None:
-    """A token with text that does not begin with a blank."""
+    """Return a token with text that does not begin with a blank."""
     for index, kind in enumerate(types):
         if kind == _NORMAL and (text := str(backend.decode([index]))).isascii() and text.strip() == text != "":
             return index

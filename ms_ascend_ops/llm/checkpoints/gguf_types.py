@@ -1,4 +1,4 @@
-"""Types of tensors in GGUF files: which of them are integers with a scale, and a minimum, for groups of a row.
+"""Reads types of tensors in GGUF files: which of them are integers with a scale, and a minimum, for groups of a row.
 
 Sizes and names of types, and numbers of those that are no such integers, come from the package gguf. Blocks have 32
 elements, those of the types with K 256, in which groups of 32 or 16 have a scale of few bits beside that of the block.
@@ -37,14 +37,14 @@ def type_name(kind: int) -> str:
 
 
 def type_size(kind: int) -> tuple[int, int]:
-    """Elements and bytes of a block."""
+    """Return elements and bytes of a block."""
     elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
     return elements, size
 
 
 @cache
 def readable() -> tuple[str, ...]:
-    """The types that can be read."""
+    """Return the types that can be read."""
     others = [one.name for one in gguf.GGMLQuantizationType if one.name not in FLOATS and _dequantizes(one)]
     return (*FLOATS, *others)
 
@@ -63,13 +63,13 @@ def stays_quantized(name: str) -> bool:
 
 
 def floats_of(name: str, data: Array) -> Array:
-    """Rows of bytes of any type as float32."""
+    """Convert rows of bytes of any type to float32."""
     floats: Array = dequantize(data, gguf.GGMLQuantizationType[name])
     return floats
 
 
 def matrix_of(name: str, data: Array) -> QuantizedMatrix:
-    """Rows of bytes of a type that stays quantized."""
+    """Return rows of bytes of a type that stays quantized as a matrix."""
     rows, size = len(data), gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]][1]
     blocks = np.ascontiguousarray(data).reshape(-1, size)
     codes, scale, minimum, zero = (
@@ -81,7 +81,7 @@ def matrix_of(name: str, data: Array) -> QuantizedMatrix:
 
 
 def _half(blocks: Array, at: int) -> Array:
-    """The float16 at a byte, shape (blocks, 1)."""
+    """Return the float16 at a byte, shape (blocks, 1)."""
     half: Array = np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")
     return half
 
@@ -94,13 +94,16 @@ def _nibbles(data: Array, half: int) -> Array:
 
 
 def _packed(elements: Array) -> Array:
-    """Elements 2 i and 2 i + 1 in byte i."""
+    """Pack elements 2 i and 2 i + 1 into byte i."""
     packed: Array = elements[:, 0::2] | elements[:, 1::2] << 4
     return packed
 
 
 def _bits(data: Array, width: int, chunk: int) -> Array:
-    """Elements of `width` bits, of which byte i of a chunk has i, i + chunk, i + 2 chunk and so on; one in a byte."""
+    """Unpack elements of `width` bits, of which byte i of a chunk has i, i + chunk, i + 2 chunk and so on.
+
+    One in a byte.
+    """
     shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
     elements: Array = (data.reshape(-1, 1, chunk) >> shifts & ((1 << width) - 1)).reshape(len(data), -1)
     return elements

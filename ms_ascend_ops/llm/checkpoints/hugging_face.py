@@ -1,4 +1,4 @@
-"""A directory with config.json, tokenizer.json and safetensors, as Hugging Face's Hub has them."""
+"""Reads a directory with config.json, tokenizer.json and safetensors, as Hugging Face's Hub has them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def stored_name(config: ModelConfig, name: str) -> str:
 
 
 def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:
-    """The files, and the file of each tensor: what the files hold, whatever the index says of it."""
+    """Return the files, and the file of each tensor: what the files hold, whatever the index says of it."""
     index, single = path / "model.safetensors.index.json", path / "model.safetensors"
     if single.is_file():
         file = SafetensorsFile(single)
@@ -122,7 +122,7 @@ def _quantization(path: Path, data: Mapping[str, Any]) -> tuple[Path, Any]:
 
 
 def _parts(packed: Mapping[str, PackedMatrix], tensors: Tensors) -> list[str]:
-    """Tensors that are a part of a matrix, or were calculated from the configuration."""
+    """Return tensors that are a part of a matrix, or were calculated from the configuration."""
     layers = {name.removesuffix("weight") for name in packed}
     return [
         name
@@ -150,6 +150,6 @@ def _same_head(
 
 
 def _empty_biases(packed: Mapping[str, PackedMatrix], tensors: Tensors) -> list[str]:
-    """Biases that are 0: tools for GPTQ give every layer one, whether the network has it or not."""
+    """Return biases that are 0: tools for GPTQ give every layer one, whether the network has it or not."""
     biases = [f"{name.removesuffix('.weight')}.bias" for name in packed]
     return [name for name in biases if name in tensors and not tensors.read(name).any()]

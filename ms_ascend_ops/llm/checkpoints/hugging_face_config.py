@@ -1,4 +1,4 @@
-"""config.json of a directory of Hugging Face's as a configuration, with the defaults of transformers."""
+"""Reads config.json of a directory of Hugging Face's as a configuration, with the defaults of transformers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ROPE_KEYS: Mapping[str, tuple[str, ...]] = {
 def read_config(
     path: Path, data: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], same_head: bool
 ) -> ModelConfig:
-    """The configuration of a network.
+    """Read the configuration of a network.
 
     Args:
         path: of config.json.
@@ -207,7 +207,7 @@ def _ends(path: Path, data: Mapping[str, Any]) -> tuple[int, ...]:
 def _rope(
     path: Path, data: Mapping[str, Any], family: Family, context: int
 ) -> tuple[float, RopeScaling | None, float, float]:  # fmt: skip
-    """Base, scaling, the share of a head that is rotated, and the base of layers with a window.
+    """Return base, scaling, the share of a head that is rotated, and the base of layers with a window.
 
     Newer files have all of it in rope_parameters, older ones a base, and a scaling if there is one.
     """

@@ -1,4 +1,4 @@
-"""Tokenizer and chat template of a directory of Hugging Face's, by the rules of transformers."""
+"""Reads tokenizer and chat template of a directory of Hugging Face's, by the rules of transformers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_TEMPLATE_BYTES = 2**20
 
 
 def read_tokenizer(path: Path, model_type: str) -> Tokenizer:
-    """The tokenizer of a directory.
+    """Read the tokenizer of a directory.
 
     Which tokens a text begins and ends with is what tokenizer.json says: so transformers has it, whatever
     `add_bos_token` is.
@@ -56,7 +56,7 @@ def read_tokenizer(path: Path, model_type: str) -> Tokenizer:
 
 
 def chat_template(path: Path) -> str | None:
-    """The text of the chat template of a directory, if it has one.
+    """Return the text of the chat template of a directory, if it has one.
 
     Raises:
         ValueError: a file cannot be read.
@@ -77,7 +77,7 @@ def chat_template(path: Path) -> str | None:
 
 
 def _named_tokens(path: Path, config: Mapping[str, Any], model_type: str, byte_level: bool) -> dict[str, str]:
-    """Tokens by the names that chat templates have for them; null: there is none."""
+    """Return tokens by the names that chat templates have for them; null: there is none."""
     kind = config.get("tokenizer_class")
     kind = kind.removesuffix("Fast") if isinstance(kind, str) else _CLASS_OF_MODELS.get(model_type, "")
     named: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Files of JSON beside the weights."""
+"""Reads files of JSON beside the weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of a file.
+    """Read the object of a file.
 
     Raises:
         ValueError: it is missing, too large, or no object of JSON; the message names the file.

@@ -1,4 +1,4 @@
-"""Matrices that a directory of safetensors holds as several tensors: integers in words, scales, zero points.
+"""Reads matrices that a directory of safetensors holds as several tensors: integers in words, scales, zero points.
 
 The layouts are those of AutoAWQ (GEMM), of AutoGPTQ and GPTQModel, of compressed-tensors, and that of `llm convert`.
 Each becomes a `QuantizedMatrix`, or floats where the groups of a matrix are not runs of its columns.
@@ -34,7 +34,7 @@ _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 
 @dataclass(frozen=True)
 class Tensors:
-    """The tensors of all files of a directory."""
+    """Holds the tensors of all files of a directory."""
 
     path: str  # of the directory, for messages
     places: Mapping[str, Place]
@@ -59,7 +59,7 @@ class Tensors:
             )
 
     def matrix(self, name: str, dtype: np.dtype[Any]) -> tuple[int, int]:
-        """The shape of a matrix of this dtype.
+        """Return the shape of a matrix of this dtype.
 
         Raises:
             ValueError: it is no such matrix.
@@ -79,14 +79,14 @@ class Tensors:
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """A matrix of several tensors."""
+    """Reads a matrix of several tensors."""
 
     shape: tuple[int, int]
     read: Callable[[], QuantizedMatrix | Array]
 
 
 def packed_matrices(source: str, quantization: object, tensors: Tensors) -> dict[str, PackedMatrix]:
-    """The matrices that a quantization keeps in several tensors, by the names of weights.
+    """Return the matrices that a quantization keeps in several tensors, by the names of weights.
 
     Args:
         source: the file with the configuration, for messages.
@@ -136,7 +136,7 @@ class _Settings:
 
 
 def _awq(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
-    """AutoAWQ: qweight int32 (k, n / 8), qzeros int32 (k / group, n / 8), scales (k / group, n); w = (q - z) s."""
+    """Read AutoAWQ: qweight int32 (k, n / 8), qzeros int32 (k / group, n / 8), scales (k / group, n); w = (q - z) s."""
     settings.choice("version", ("gemm",), "gemm")
     settings.integer("bits", (4).__eq__, "4", 4)
     group = settings.group()
@@ -160,14 +160,14 @@ def _awq(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
 
 
 def _awq_columns(words: Array) -> Array:
-    """uint8 (m, 8 n) of int32 (m, n)."""
+    """Unpack int32 (m, n) to uint8 (m, 8 n) in AWQ's order."""
     shifts = np.array(_AWQ_PLACES, np.uint32) * 4
     numbers = np.ascontiguousarray(words).view(np.uint32)[..., None] >> shifts & np.uint32(15)
     return numbers.astype(np.uint8).reshape(len(words), -1)
 
 
 def _gptq(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
-    """AutoGPTQ: qweight int32 (k bits / 32, n), qzeros int32 (k / group, n bits / 32), scales (k / group, n).
+    """Read AutoGPTQ: qweight int32 (k bits / 32, n), qzeros int32 (k / group, n bits / 32), scales (k / group, n).
 
     w = (q - z) s, where z is one more than what stands in the file, but for the format gptq_v2. `g_idx` (k) has the
     group of each column.
@@ -205,7 +205,7 @@ def _gptq(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
 
 
 def _compressed_tensors(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
-    """compressed-tensors, formats pack-quantized and int-quantized; w = (q - z) s, of numbers with sign.
+    """Read compressed-tensors, formats pack-quantized and int-quantized; w = (q - z) s, of numbers with sign.
 
     pack-quantized: weight_packed int32 (n, k bits / 32), of q + 2^(bits - 1); weight_shape; weight_scale (n, groups);
     weight_zero_point int32 (n bits / 32, groups), packed along its rows, or int8 (n, groups); weight_g_idx (k).
@@ -270,7 +270,7 @@ def _compressed_tensors(settings: _Settings, tensors: Tensors) -> dict[str, Pack
 
 
 def _packed_shape(tensors: Tensors, name: str) -> tuple[int, int, int]:
-    """Rows, columns and bits."""
+    """Return rows, columns and bits."""
     stored, words = tensors.matrix(f"{name}.weight_packed", _INT32)
     tensors.part(f"{name}.weight_shape", ("int32", "int64"), (2,))
     rows, columns = map(int, tensors.read(f"{name}.weight_shape"))
@@ -284,7 +284,7 @@ def _packed_shape(tensors: Tensors, name: str) -> tuple[int, int, int]:
 
 
 def _scale_groups(tensors: Tensors, name: str, rows: int, columns: int) -> int:
-    """The groups of a row, each of which has a scale."""
+    """Return the groups of a row, each of which has a scale."""
     if name not in tensors:
         raise ValueError(f"{tensors.path}: the tensor {name} is missing")
     place = tensors.places[name]
@@ -357,12 +357,12 @@ def _groups(tensors: Tensors, name: str, columns: int, group: int) -> int:
 
 
 def _bytes(words: Array) -> Array:
-    """int32 (m, n) as uint8 (m, 4 n), the lowest first."""
+    """Return int32 (m, n) as uint8 (m, 4 n), the lowest first."""
     return np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)
 
 
 def _numbers(data: Array, bits: int) -> Array:
-    """int16 (m, n), or of 4 bits (m, 2 n)."""
+    """Unpack to int16 (m, n), or of 4 bits (m, 2 n)."""
     if bits == 8:
         return data.astype(np.int16)
     numbers: Array = np.stack([data & 15, data >> 4], -1).reshape(len(data), -1).astype(np.int16)
@@ -370,7 +370,7 @@ def _numbers(data: Array, bits: int) -> Array:
 
 
 def _nibbles(numbers: Array) -> Array:
-    """uint8 (m, 2 n) of at most 15 as (m, n), the first of two in the low half."""
+    """Pack uint8 (m, 2 n) of at most 15 as (m, n), the first of two in the low half."""
     packed: Array = numbers[:, 0::2] | numbers[:, 1::2] << 4
     return np.ascontiguousarray(packed)
 
@@ -379,7 +379,7 @@ def _matrix(
     tensors: Tensors, index_name: str, columns: int, codes: Array, scale: Array, zero: Array, bits: int,
     index: Array | None,
 ) -> QuantizedMatrix | Array:  # fmt: skip
-    """A matrix of numbers without sign; as floats if its groups are no runs of columns.
+    """Return a matrix of numbers without sign; as floats if its groups are no runs of columns.
 
     Raises:
         ValueError: a group that there is not.

@@ -1,4 +1,4 @@
-"""A matrix whose elements are small integers with a scale, and a minimum or zero point, for each group of a row."""
+"""Holds a matrix of small integers with a scale, and a minimum or zero point, for each group of a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """w = (q - zero) * scale + minimum, for groups of columns of one size.
+    """Holds a matrix w = (q - zero) * scale + minimum, for groups of columns of one size.
 
     codes: int8, shape (rows, columns), 8 bits; or uint8, shape (rows, columns / 2), 4 bits without sign: the low half
     of byte i is column 2 i, the high half column 2 i + 1.
@@ -35,27 +35,27 @@ class QuantizedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the matrix."""
+        """Return the numbers of rows and columns of the matrix."""
         rows, columns = self.codes.shape
         return rows, columns * (2 if self.codes.dtype == np.uint8 else 1)
 
     @property
     def group(self) -> int:
-        """Columns with one scale."""
+        """Return the number of columns with one scale."""
         return self.shape[1] // int(self.scale.shape[1])
 
     @property
     def bits(self) -> int:
-        """Bits of an element."""
+        """Return the number of bits of an element."""
         return 4 if self.codes.dtype == np.uint8 else 8
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is kept."""
+        """Return the number of bytes of all that is kept."""
         return sum(part.nbytes for part in (self.codes, self.scale, self.minimum, self.zero) if part is not None)
 
     def dequantized(self, dtype: Any = np.float32) -> Array:
-        """The matrix in a float type, calculated in float32 and rounded once."""
+        """Return the matrix in a float type, calculated in float32 and rounded once."""
         rows, columns = self.shape
         out = np.empty((rows, columns), dtype)
         step = max(1, (1 << 18) // columns)  # so that the floats in between stay few
@@ -76,7 +76,8 @@ class QuantizedMatrix:
         return self.group % _STEP == 0 or self.group == self.shape[1]
 
     def for_product(self) -> tuple[Array, Array, Array | None]:
-        """Numbers, scale and offset as `ops.weight_quant_matmul` takes them: w = (number + offset) * scale, int8.
+        """Return numbers, scale and offset as `ops.weight_quant_matmul` takes them: w = (number + offset) *
+        scale, int8.
 
         4 bits become two's complements. Scales are float16 where that holds them exactly, else float32. An offset of a
         minimum is rounded to float16, which is 1/64 of a number at most; where that is not enough, scale and offset are
@@ -88,7 +89,7 @@ class QuantizedMatrix:
             scale = self._product_scale()
             if self.zero is None:
                 return numbers, scale, None if not packed else np.full_like(scale, 8)
-            # At most 2^8: exact in float16.
+            # The result is at most 2^8: exact in float16.
             offset = (np.int16(8 * packed) - self._product_groups(self.zero)).astype(scale.dtype)
             return numbers, scale, offset if offset.any() else None
         stored, minimum = (self._product_groups(part).astype(np.float32) for part in (self.scale, self.minimum))
@@ -106,7 +107,7 @@ class QuantizedMatrix:
         return numbers, scale.astype(dtype), offset.astype(dtype)
 
     def _product_scale(self) -> Array:
-        """Scales in a type that the product has for activations of any type."""
+        """Return scales in a type that the product has for activations of any type."""
         scale = self._product_groups(self.scale)
         if scale.dtype == np.float16:
             return scale
@@ -134,7 +135,7 @@ class QuantizedMatrix:
         return QuantizedMatrix(codes, scale, minimum, zero)
 
     def part(self, rows: slice, columns: slice) -> QuantizedMatrix:
-        """Some rows and columns, with whole groups.
+        """Return some rows and columns, with whole groups.
 
         Raises:
             ValueError: the columns begin or end within a group. Where a group is a whole row they may.
@@ -151,12 +152,12 @@ class QuantizedMatrix:
         return QuantizedMatrix(codes, self.scale[rows, groups], minimum, zero)
 
     def take(self, order: Array) -> QuantizedMatrix:
-        """Some rows, in this order."""
+        """Return some rows, in this order."""
         minimum, zero = (None if part is None else part[order] for part in (self.minimum, self.zero))
         return QuantizedMatrix(self.codes[order], self.scale[order], minimum, zero)
 
     def integers(self, part: slice = slice(None)) -> Array:
-        """The numbers of some rows, one in a byte: int8, of 4 bits uint8."""
+        """Return the numbers of some rows, one in a byte: int8, of 4 bits uint8."""
         codes = self.codes[part]
         if codes.dtype != np.uint8:
             return codes

@@ -1,4 +1,4 @@
-"""Files of safetensors, read where they lie, and written tensor by tensor."""
+"""Reads files of safetensors where they lie, and writes them tensor by tensor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_HEADER = 100_000_000  # bytes, as in the reference implementation
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor of a file."""
+    """Says where a tensor of a file lies."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Place:
 
 
 class SafetensorsFile:
-    """An open file.
+    """Reads an open file.
 
     Raises:
         ValueError: it is no such file, or ends too early; the message names the file and the tensor.
@@ -81,7 +81,7 @@ class SafetensorsFile:
         self._bytes = np.memmap(path, np.uint8, "r")
 
     def read(self, name: str) -> Array:
-        """The tensor, where it lies in the file."""
+        """Return the tensor, where it lies in the file."""
         place = self.tensors[name]
         data = np.asarray(self._bytes[place.first : place.end])
         if place.first % place.dtype.itemsize:
@@ -90,7 +90,7 @@ class SafetensorsFile:
 
 
 def _whole(values: Any) -> tuple[int, ...]:
-    """A list of sizes or offsets.
+    """Check a list of sizes or offsets.
 
     Raises:
         ValueError: it is something else.

@@ -144,7 +144,7 @@ def _config(config: ModelConfig, dtype: np.dtype[Any] | None, quantized: bool) -
 
 
 def _windows(config: ModelConfig) -> dict[str, Any]:
-    """The keys of windows. Without one `sliding_window` is null: some classes have one where nothing is said."""
+    """Return the keys of windows. Without one `sliding_window` is null: some classes have one where nothing is said."""
     kind, size = config.family.window, max(config.windows, default=0)
     if kind == "never":
         return {}
@@ -158,7 +158,7 @@ def _windows(config: ModelConfig) -> dict[str, Any]:
 
 
 def _of_family(config: ModelConfig) -> dict[str, Any]:
-    """The keys that other families have not."""
+    """Return the keys that other families have not."""
     values = {
         "query_pre_attn_scalar": round((config.scale_of_scores) ** -2),
         "attn_logit_softcapping": config.score_cap or None,

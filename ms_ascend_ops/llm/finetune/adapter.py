@@ -1,4 +1,4 @@
-"""Adapters of the kind LoRA as files, in the layout of Hugging Face's PEFT.
+"""Reads and writes adapters of the kind LoRA as files, in the layout of Hugging Face's PEFT.
 
 W' = W + (alpha / rank) B A, with A of shape (rank, columns) and B of shape (rows, rank).
 
@@ -113,7 +113,7 @@ def write_adapter(
 
 
 def read_adapter(path: str | Path) -> dict[str, tuple[Array, Array]]:
-    """A, and B times its scale, in float32 by the names of layers.
+    """Read A, and B times its scale, in float32 by the names of layers.
 
     Raises:
         ValueError: it cannot be read, or is of another kind than LoRA; the message names the file.
@@ -137,7 +137,7 @@ def read_adapter(path: str | Path) -> dict[str, tuple[Array, Array]]:
 
 
 def _settings(folder: Path) -> tuple[Callable[[str], int], Callable[[str], float]]:
-    """The rank of a layer, and the scale of its product, by its name."""
+    """Return the rank of a layer, and the scale of its product, by its name."""
     file = folder / _CONFIG
     if not file.is_file():
         raise ValueError(f"{folder}: there is no {_CONFIG}")
@@ -171,7 +171,7 @@ def _settings(folder: Path) -> tuple[Callable[[str], int], Callable[[str], float
 
 
 def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
-    """A checkpoint with an adapter added: the weights that it changes are float32, all others as they were.
+    """Return a checkpoint with an adapter added: the weights that it changes are float32, all others as they were.
 
     Raises:
         ValueError: the adapter cannot be read, or belongs to a model of other layers or sizes.
@@ -202,7 +202,10 @@ def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
 def _fused(
     checkpoint: Checkpoint, factors: Mapping[str, tuple[Array, Array]]
 ) -> tuple[dict[str, tuple[Array, Array]], dict[str, int]]:  # fmt: skip
-    """Factors of the modules that transformers has; and of how many parts those are that are fused, by their names."""
+    """Return factors of the modules that transformers has.
+
+    And of how many parts those are that are fused, by their names.
+    """
     held, counts = dict(factors), dict[str, int]()
     for fused in checkpoint.config.family.fused:
         for before in {one.removesuffix(part) for one in factors for part in FUSED[fused] if one.endswith(f".{part}")}:
@@ -222,7 +225,7 @@ def _fused(
 def _divided(
     checkpoint: Checkpoint, factors: Mapping[str, tuple[Array, Array]]
 ) -> dict[str, tuple[Array, Array]]:  # fmt: skip
-    """Factors of the matrices that a checkpoint has, of those of fused ones."""
+    """Return factors of the matrices that a checkpoint has, of those of fused ones."""
     held = dict(factors)
     for fused in checkpoint.config.family.fused:
         for layer in [one for one in factors if one.endswith(f".{fused}")]:

@@ -1,4 +1,4 @@
-"""Examples to learn from: tokens, and which of them are to be predicted."""
+"""Prepares examples to learn from: tokens, and which of them are to be predicted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IGNORED = -100  # the label of a token that is not to be predicted
 
 @dataclass(frozen=True)
 class Example:
-    """Tokens, and the label of each: the token that follows, or `IGNORED`."""
+    """Holds tokens, and the label of each: the token that follows, or `IGNORED`."""
 
     tokens: Sequence[int]
     labels: Sequence[int]
@@ -121,7 +121,7 @@ def _conversation(place: str, messages: list[Any], tokenizer: Tokenizer, templat
 
 
 def _labelled(tokens: list[int], spans: Sequence[tuple[int, int | None]]) -> Example:
-    """An example of which the tokens of some spans are predicted, each from those before it."""
+    """Return an example of which the tokens of some spans are predicted, each from those before it."""
     labels = [IGNORED] * len(tokens)
     for first, end in spans:
         for place in range(max(first, 1), len(tokens) if end is None else end):
@@ -130,7 +130,7 @@ def _labelled(tokens: list[int], spans: Sequence[tuple[int, int | None]]) -> Exa
 
 
 def batches(examples: Sequence[Example], batch: int, seed: int) -> Iterator[list[Example]]:
-    """Batches without end: all examples in another order each time around."""
+    """Yield batches without end: all examples in another order each time around."""
     rng = np.random.default_rng(seed)
     waiting: list[int] = []  # examples that no batch has yet
     while True:
@@ -141,7 +141,9 @@ def batches(examples: Sequence[Example], batch: int, seed: int) -> Iterator[list
 
 
 def padded(examples: Sequence[Example]) -> tuple[Array, Array]:
-    """Tokens and labels of some examples, int32, shape (examples, longest): filled up behind, where nothing is seen."""
+    """Pad tokens and labels of some examples: int32, shape (examples, longest), filled up behind, where nothing
+    is seen.
+    """
     longest = max(len(example.tokens) for example in examples)
     tokens = np.zeros((len(examples), longest), np.int32)
     labels = np.full((len(examples), longest), IGNORED, np.int32)

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Kept:
-    """A file, and whether the user wants the run to end.
+    """Keeps a file, and whether the user wants the run to end.
 
     Args:
         path: of the file. Nothing is there until a run is interrupted.
@@ -54,7 +54,7 @@ class Kept:
         return found
 
     def write(self, found: Mapping[str, Array]) -> None:
-        """Whole, or not at all."""
+        """Write the file wholly, or not at all."""
         partial = self.path.with_name(f".{self.path.name}.partial")
         try:
             with partial.open("wb") as file:
@@ -65,7 +65,7 @@ class Kept:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within it the first Ctrl-C ends the run behind the step that it is at; the second one at once."""
+        """End the run within the block behind the present step at the first Ctrl-C; at once at the second one."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

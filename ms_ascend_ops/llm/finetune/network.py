@@ -1,4 +1,4 @@
-"""The decoder with gradients: of all weights, or of LoRA's factors beside weights that stay as they are."""
+"""Computes the decoder with gradients: of all weights, or of LoRA's factors beside weights that stay as they are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _tensor(array: Array) -> Tensor:
 
 
 class _Trained(nn.Cell):  # type: ignore[misc]
-    """A layer whose weight learns."""
+    """Computes a layer whose weight learns."""
 
     def __init__(self, network: TrainedNetwork, name: str, weight: Parameter | None = None):
         super().__init__()
@@ -42,7 +42,7 @@ class _Trained(nn.Cell):  # type: ignore[misc]
 
 
 class _Frozen(nn.Cell):  # type: ignore[misc]
-    """A layer that stays as it is: its gradient is that of x alone, which saves a third of the work."""
+    """Computes a layer that stays as it is: its gradient is that of x alone, which saves a third of the work."""
 
     def __init__(self, checkpoint: Checkpoint, name: str, quantized: bool):
         super().__init__()
@@ -74,7 +74,7 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
 
 
 class _Adapted(nn.Cell):  # type: ignore[misc]
-    """y = layer(x) + (alpha / rank) B A x."""
+    """Computes y = layer(x) + (alpha / rank) B A x."""
 
     def __init__(self, network: TrainedNetwork, layer: nn.Cell, shape: tuple[int, ...], name: str, lora: Lora):
         super().__init__()
@@ -94,7 +94,7 @@ class _Adapted(nn.Cell):  # type: ignore[misc]
 
 @dataclass
 class _Cells:
-    """Layers with the same input, as the decoder calls them."""
+    """Calls layers with the same input, as the decoder calls them."""
 
     cells: Sequence[nn.Cell]
 
@@ -130,7 +130,7 @@ def _no_experts(name: str) -> Any:
 
 
 class TrainedNetwork(nn.Cell):  # type: ignore[misc]
-    """The sum of the losses of all tokens with a label, in PyNative mode; float32.
+    """Computes the sum of the losses of all tokens with a label, in PyNative mode; float32.
 
     Args:
         checkpoint: where the weights come from.
@@ -166,7 +166,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         self._rows = None if lora is None else self._embedding_rows()
 
     def linear(self, *names: str) -> _Cells:
-        """The layers of these names."""
+        """Return the layers of these names."""
         return _Cells([self._cell(name) for name in names])
 
     def _cell(self, name: str) -> nn.Cell:
@@ -180,7 +180,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return self.adapted[name]
 
     def norm_of(self, name: str) -> Any:
-        """The weight of a norm of this name."""
+        """Return the weight of a norm of this name."""
         if self._lora is None:
             return self.parameter(f"{name}.weight")
         return _tensor(self._checkpoint.array(f"{name}.weight"))
@@ -190,7 +190,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return name in self._checkpoint
 
     def parameter(self, name: str, values: Array | None = None) -> Parameter:
-        """A parameter that learns, which begins as some values, or as the checkpoint's weight of this name."""
+        """Return a parameter that learns, which begins as some values, or as the checkpoint's weight of this name."""
         made = Parameter(_tensor(self._checkpoint.array(name) if values is None else values), name=name)
         self._learning.append((name, made))
         return made
@@ -202,7 +202,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return lambda tokens: weight.take(tokens.ravel()).dequantized().reshape(*tokens.shape, -1)
 
     def inputs(self, tokens: Array, labels: Array) -> tuple[Tensor, Tensor]:
-        """Tensors for `construct`: of frozen embeddings the rows, else the tokens."""
+        """Return tensors for `construct`: of frozen embeddings the rows, else the tokens."""
         first = Tensor.from_numpy(tokens) if self._rows is None else _tensor(self._rows(tokens))
         return first, Tensor.from_numpy(labels)
 
@@ -219,7 +219,7 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return ops.cross_entropy(logits, labels, IGNORED, "sum")
 
     def factors(self) -> dict[str, tuple[Array, Array]]:
-        """A and B of every layer that has them."""
+        """Return A and B of every layer that has them."""
         return {name: (layer.a.asnumpy(), layer.b.asnumpy()) for name, layer in self.adapted.items()}
 
     def weights(self) -> dict[str, Array]:
@@ -227,5 +227,5 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         return {name: one.asnumpy() for name, one in self._learning}
 
     def learning(self) -> list[Parameter]:
-        """The parameters that learn."""
+        """Return the parameters that learn."""
         return [one for _, one in self._learning]

@@ -1,4 +1,4 @@
-"""Steps of training, on one process or, with the batch divided, on several of msrun."""
+"""Runs steps of training, on one process or, with the batch divided, on several of msrun."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Step:
 
 
 class AdamW:
-    """Adam with corrected moments, and decay of weights beside it.
+    """Implements Adam with corrected moments, and decay of weights beside it.
 
     MindSpore 2.10's own (mindspore.experimental.optim.AdamW) takes the gradients of a step as constants of a graph,
     which it compiles for each.
@@ -183,7 +183,7 @@ def _zeros(parameter: Parameter) -> Tensor:
 
 
 def _summed(group: Group, gradients: Sequence[Tensor], loss: float) -> tuple[list[Tensor], float]:
-    """The sums over all processes, by few large collectives."""
+    """Sum over all processes, by few large collectives."""
     flat = ms.ops.concat([*(one.reshape(-1) for one in gradients), Tensor([loss], ms.float32)])
     flat = group.summed_tensor(flat)
     result, first = [], 0

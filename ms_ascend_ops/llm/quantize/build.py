@@ -1,4 +1,4 @@
-"""From a checkpoint to one with fewer bytes."""
+"""Makes a checkpoint with fewer bytes from another."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MEASURED = 2  # windows on which every unit is measured
 
 @dataclass(frozen=True)
 class Samples:
-    """Windows of tokens of one length: to choose by, and to check on."""
+    """Holds windows of tokens of one length: to choose by, and to check on."""
 
     calibration: Sequence[Sequence[int]]
     held_out: Sequence[Sequence[int]]
 
     @property
     def window(self) -> int:
-        """Tokens of each."""
+        """Return the number of tokens of each."""
         return len(self.calibration[0])
 
     @classmethod
@@ -62,7 +62,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Result:
-    """A checkpoint to write, and what was found out on the way."""
+    """Holds a checkpoint to write, and what was found out on the way."""
 
     checkpoint: Checkpoint
     lines: list[str]
@@ -73,7 +73,8 @@ def calibrated_checkpoint(
     source: Checkpoint, kind: str, embedding: str, group: int, samples: Samples,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:  # fmt: skip
-    """All matrices in one type, after factors were moved between layers by what the samples make of activations.
+    """Quantize all matrices to one type, after factors were moved between layers by what the samples make of
+    activations.
 
     Args:
         source: what to round. Its weights are in memory in float32 meanwhile.
@@ -111,7 +112,7 @@ def calibrated_checkpoint(
 def mixed_checkpoint(
     source: Checkpoint, bound: float, group: int, samples: Samples, progress: Callable[[str], None] = lambda _: None
 ) -> Result:
-    """A type for each unit, so that predictions on held-out text diverge by at most `bound`.
+    """Choose a type for each unit, so that predictions on held-out text diverge by at most `bound`.
 
     Args:
         source: what to round. Its weights are in memory in float32 meanwhile.
@@ -171,5 +172,5 @@ def _check(source: Checkpoint, group: int) -> None:
 
 
 def _expected(forward: Forward, samples: Samples) -> list[Array]:
-    """Logits of the network as it was."""
+    """Return logits of the network as it was."""
     return [forward.logits_from(forward.embedded(tokens), 0) for tokens in samples.held_out]

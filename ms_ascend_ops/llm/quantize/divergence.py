@@ -22,7 +22,7 @@ _ROWS = 64  # at once, in float64
 
 @dataclass(frozen=True)
 class Divergence:
-    """Nats a token, with the standard error of the mean, and how often the likeliest token is the same."""
+    """Holds nats a token, with the standard error of the mean, and how often the likeliest token is the same."""
 
     value: float
     error: float
@@ -41,7 +41,7 @@ def divergence(expected: Sequence[Array], actual: Sequence[Array]) -> Divergence
             values += (np.exp(p) * (p - q)).sum(1).tolist()
             same += int((p.argmax(1) == q.argmax(1)).sum())
     mean = math.fsum(values) / len(values)
-    # Below 0 by rounding only, where both are the same.
+    # Negative by rounding only, where both are the same.
     mean = math.inf if math.isnan(mean) else max(mean, 0.0)
     error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return Divergence(mean, error, same / len(values), len(values))

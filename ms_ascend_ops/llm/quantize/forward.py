@@ -1,4 +1,4 @@
-"""A network layer by layer, on windows of tokens, with what its linear layers see."""
+"""Runs a network layer by layer, on windows of tokens, and shows what its linear layers see."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Observer = Callable[[str, Array], None]
 
 @dataclass
 class _Seen:
-    """A linear layer whose input is shown to somebody first."""
+    """Shows the input of a linear layer to somebody first."""
 
     linear: Linear
     kind: str
@@ -62,7 +62,7 @@ class Forward:
         self._chunk = Chunk([0] * window, 0, list(range(blocks)))
 
     def embedded(self, tokens: Sequence[int], embedding: Array | None = None) -> Array:
-        """States in front of the first layer, shape (1, window, hidden)."""
+        """Compute the states in front of the first layer, shape (1, window, hidden)."""
         self._arrays.fill([Chunk(tokens, 0, self._chunk.blocks)])
         if embedding is not None:
             rows: Array = embedding[np.asarray(tokens)][None] * np.float32(self.network.config.embedding_scale)
@@ -74,7 +74,10 @@ class Forward:
         return self._arrays.inputs
 
     def layer(self, layer: Layer, residual: Array, observe: Observer | None = None) -> Array:
-        """States behind a layer. `observe` gets the names of units and what goes into them, (window, columns)."""
+        """Compute the states behind a layer.
+
+        `observe` gets the names of units and what goes into them, (window, columns).
+        """
         ops, step = self._ops, self._step
         x = normalized(ops, residual, layer.input_norm, layer.config)
         attend = attention(ops, step, [self._caches] * layer.config.layers)
@@ -84,14 +87,16 @@ class Forward:
         return behind
 
     def logits(self, residual: Array, weight: Array | None = None) -> Array:
-        """Behind the last layer, shape (window, vocabulary), from the network's last product or another weight."""
+        """Compute the logits, shape (window, vocabulary), from the network's last product or another weight."""
         x: Any = normalized(self._ops, residual, self.network.norm, self.network.config)
         rows = x.reshape(self.window, -1)
         head: Linear = self.network.head if weight is None else FloatLinear(weight, None)
         return capped(head(self._ops, rows), self.network.config.logit_cap)
 
     def logits_from(self, residual: Array, first: int, changed: Mapping[int, Layer] | None = None) -> Array:
-        """Logits of states in front of the layer `first`, with some layers in the place of the network's."""
+        """Compute the logits of states in front of the layer `first`, with some layers in the place of the
+        network's.
+        """
         for index in range(first, len(self.network.layers)):
             residual = self.layer((changed or {}).get(index, self.network.layers[index]), residual)
         return self.logits(residual)

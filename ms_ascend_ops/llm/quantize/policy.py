@@ -1,4 +1,4 @@
-"""A type for each unit of a network: as few bytes as a bound on the divergence of its predictions allows.
+"""Chooses a type for each unit of a network: as few bytes as a bound on the divergence of its predictions allows.
 
 What rounding one unit does is measured: its int4 form stands in the network while the text runs from there to the end.
 The divergence goes with the square of a small change, so for the other types it is that figure times the ratio of the
@@ -36,7 +36,7 @@ _CLOSE = 0.8  # of the bound: no further search for fewer bytes
 
 @dataclass(frozen=True)
 class Option:
-    """A type of a unit: what it takes, and what it adds to the divergence, as estimated."""
+    """Describes a type of a unit: what it takes, and what it adds to the divergence, as estimated."""
 
     kind: str
     nbytes: int
@@ -45,7 +45,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """The type of each unit, and what was measured with all of them."""
+    """Holds the type of each unit, and what was measured with all of them."""
 
     plan: Mapping[str, str]
     target: float  # that the estimates were held to
@@ -56,7 +56,7 @@ def options(
     editable: Editable, forward: Forward, windows: Sequence[Sequence[int]], inputs: Mapping[str, Calibration],
     states: Sequence[Sequence[Array]], group: int, progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, list[Option]]:  # fmt: skip
-    """The types that each unit can have, by bytes.
+    """Return the types that each unit can have, by bytes.
 
     Args:
         editable: the network.
@@ -89,7 +89,7 @@ def _with_int4(
     editable: Editable, forward: Forward, windows: Sequence[Sequence[int]], states: Sequence[Sequence[Array]],
     unit: Unit, group: int,
 ) -> Iterator[Array]:  # fmt: skip
-    """Logits of each window with a unit in 4 bits."""
+    """Yield logits of each window with a unit in 4 bits."""
     changed = {id(one): FloatLinear(np.empty_like(one.weight), one.bias) for one in unit.linears()}
     for part in unit.parts:
         changed[id(part.linear)].weight[part.rows] = floats_of(rounded(part.weight, "int4", group))
@@ -132,7 +132,7 @@ def _rows(editable: Editable, unit: Unit, windows: Sequence[Sequence[int]], stat
 
 
 def chosen(choices: Mapping[str, Sequence[Option]], target: float) -> dict[str, Option]:
-    """An option for each unit whose sum of divergences is at most `target`, where there is one, at few bytes.
+    """Choose an option for each unit whose sum of divergences is at most `target`, where there is one, at few bytes.
 
     The best step is always taken: the one that takes away most divergence a byte, along the convex hull of each unit's
     options. Then what is left of the target is used: later steps are undone where the sum allows it.
@@ -164,7 +164,7 @@ def chosen(choices: Mapping[str, Sequence[Option]], target: float) -> dict[str, 
 
 
 def _hull(one: Sequence[Option]) -> list[Option]:
-    """The options on the lower convex hull: each further byte takes away less than those before it."""
+    """Return the options on the lower convex hull: each further byte takes away less than those before it."""
     hull: list[Option] = []
     for option in sorted(one, key=lambda option: (option.nbytes, option.adds)):
         if not math.isfinite(option.adds) or (hull and option.adds >= hull[-1].adds):
@@ -185,7 +185,7 @@ def searched(
     choices: Mapping[str, Sequence[Option]], bound: float, measure: Callable[[Mapping[str, str]], Divergence],
     progress: Callable[[Choice], None] = lambda _: None,
 ) -> Choice:  # fmt: skip
-    """The fewest bytes found whose measured divergence is at most `bound`.
+    """Search for the fewest bytes whose measured divergence is at most `bound`.
 
     Args:
         choices: the options of each unit.
@@ -228,7 +228,7 @@ def searched(
 
 
 def table(choices: Mapping[str, Sequence[Option]], plan: Mapping[str, str], bound: float) -> list[str]:
-    """Lines that say each unit's type, its size, what it adds, and why it is none with fewer bytes."""
+    """Return lines that say each unit's type, its size, what it adds, and why it is none with fewer bytes."""
     lines = [f"{'unit':20}{'type':>9}{'KiB':>10}{'adds':>11}  why"]
     for name, one in choices.items():
         option = next(option for option in one if option.kind == plan[name])

@@ -1,4 +1,4 @@
-"""A matrix in another type, rounded to the nearest numbers of it."""
+"""Rounds a matrix to another type, to the nearest numbers of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TYPES", "check_group", "floats_of", "nbytes_of", "rounded"]
 
 Array = np.ndarray[Any, Any]
 
-# From few bits to many.
+# Sorted from few bits to many.
 TYPES = ("int4", "int8", "float16", "bfloat16", "float32")
 _FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 
@@ -32,7 +32,7 @@ def check_group(name: str, columns: int, group: int) -> None:
 
 
 def rounded(weight: Array, kind: str, group: int = GROUP) -> Array | QuantizedMatrix:
-    """The matrix in one of `TYPES`.
+    """Round the matrix to one of `TYPES`.
 
     int8: numbers from -127 to 127 with a scale for each group of columns. int4: numbers from 0 to 15 with a scale and a
     zero point, which is one of them: zero stays zero. Scales are float16, or float32 where float16 ends.
@@ -77,12 +77,12 @@ def _scale(span: Array) -> Array:
 
 
 def floats_of(weight: Array | QuantizedMatrix) -> Array:
-    """The matrix in float32."""
+    """Return the matrix in float32."""
     return weight.dequantized() if isinstance(weight, QuantizedMatrix) else weight.astype(np.float32)
 
 
 def nbytes_of(shape: tuple[int, ...], kind: str, group: int = GROUP) -> int:
-    """Bytes of a matrix in a file."""
+    """Return the number of bytes of a matrix in a file."""
     rows, columns = shape
     if kind in _FLOATS:
         return rows * columns * int(np.dtype(_FLOATS[kind]).itemsize)

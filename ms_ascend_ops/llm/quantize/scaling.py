@@ -1,4 +1,4 @@
-"""Factors between layers, under which a network stays the same and its matrices are easier to round.
+"""Moves factors between layers, under which a network stays the same and its matrices are easier to round.
 
 A column of a matrix that meets large activations matters more than the others. It is multiplied by a factor, which
 leaves it a larger share of its group's numbers, and what makes the activations is divided by the same: a norm's weight,
@@ -69,7 +69,7 @@ def calibrated(
 
 
 def output_error(weight: Array, kind: str, group: int, rows: Array) -> float:
-    """The squares of all errors that rounding a matrix makes in its products with some rows, summed."""
+    """Return the sum of squares of all errors that rounding a matrix makes in its products with some rows."""
     difference = floats_of(rounded(weight, kind, group)) - weight
     if not np.isfinite(difference).all():
         return float("inf")  # beyond float16
@@ -125,7 +125,7 @@ def _has_origin(editable: Editable, unit: Unit) -> bool:
 
 
 def _shared(unit: Unit, magnitude: Array, config: ModelConfig) -> Array:
-    """Magnitudes of which those are equal whose activations have one origin."""
+    """Average magnitudes over the query heads that share values, whose activations have one origin."""
     if unit.kind != "output" or config.heads == config.key_heads:
         return magnitude
     heads = magnitude.reshape(config.key_heads, -1, config.head_size)

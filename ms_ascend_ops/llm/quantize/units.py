@@ -1,4 +1,4 @@
-"""The parts of a network that have one type each, and a checkpoint that has them in other types."""
+"""Finds the parts of a network that have one type each, and makes a checkpoint that has them in other types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EMBEDDINGS = ("model.embed_tokens.weight", "lm_head.weight")
 
 @dataclass
 class Part:
-    """A matrix of a checkpoint: some rows of a layer's weight."""
+    """Describes a matrix of a checkpoint: some rows of a layer's weight."""
 
     name: str  # without `.weight`
     linear: FloatLinear
@@ -40,14 +40,14 @@ class Part:
 
     @property
     def weight(self) -> Array:
-        """A view."""
+        """Return a view."""
         weight: Array = self.linear.weight[self.rows]
         return weight
 
 
 @dataclass
 class Unit:
-    """Matrices with the same input and the same type."""
+    """Holds matrices with the same input and the same type."""
 
     name: str
     kind: str  # qkv, output, gate_up, down, head or embedding
@@ -56,11 +56,11 @@ class Unit:
 
     @property
     def columns(self) -> int:
-        """The columns of each matrix."""
+        """Return the columns of each matrix."""
         return int(self.parts[0].weight.shape[1])
 
     def linears(self) -> list[FloatLinear]:
-        """The layers that hold the matrices."""
+        """Return the layers that hold the matrices."""
         return list({id(part.linear): part.linear for part in self.parts}.values())
 
     def nbytes(self, kind: str, group: int) -> int:
@@ -69,7 +69,7 @@ class Unit:
 
 
 class Editable:
-    """A network in float32 whose weights may be changed, and its units."""
+    """Holds a network in float32 whose weights may be changed, and its units."""
 
     def __init__(self, source: Checkpoint):
         self.source = source
@@ -77,7 +77,10 @@ class Editable:
         self.units = list(_units(self.network))
 
     def checkpoint(self, plan: Mapping[str, str], group: int = GROUP) -> Checkpoint:
-        """The network as a checkpoint, with the types of units by their names; it follows the network's weights."""
+        """Return the network as a checkpoint, with the types of units by their names.
+
+        It follows the network's weights.
+        """
         matrices = {f"{part.name}.weight": (unit, part) for unit in self.units for part in unit.parts}
         biases = {f"{part.name}.bias": part for unit in self.units for part in unit.parts}
         norms = {"model.norm.weight": self.network.norm}
@@ -133,7 +136,7 @@ def _parts(names: Sequence[str], linears: Sequence[FloatLinear], network: Networ
 
 
 def rounded_checkpoint(source: Checkpoint, kind: str, embedding: str, group: int = GROUP) -> Checkpoint:
-    """The checkpoint with its matrices rounded to the nearest, one at a time when they are read.
+    """Return the checkpoint with its matrices rounded to the nearest, one at a time when they are read.
 
     Args:
         source: what to round.

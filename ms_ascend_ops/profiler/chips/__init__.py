@@ -1,1 +1,1 @@
-"""Descriptions of chips for ms_ascend_ops.profiler, which reads them as package data."""
+"""Holds descriptions of chips for ms_ascend_ops.profiler, which reads them as package data."""

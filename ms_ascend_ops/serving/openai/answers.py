@@ -1,4 +1,4 @@
-"""Answers: whole, or as a stream of server-sent events."""
+"""Forms answers: whole, or as a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CompletionForm:
         self._offsets: dict[int, int] = {}
 
     def choice(self, index: int, generation: Generation, text: str) -> dict[str, Any]:
-        """A whole answer."""
+        """Return a whole answer."""
         request, echo = generation.request, self._echoes[index // self._choices]
         known = None
         if request.logprobs is not None:
@@ -50,19 +50,19 @@ class CompletionForm:
         return self._made(index, echo + ("" if self.silent else text), request.finish_reason, known)
 
     def begin(self, index: int) -> list[dict[str, Any]]:
-        """The first pieces of a stream."""
+        """Return the first pieces of a stream."""
         echo = self._echoes[index // self._choices]
         self._offsets[index] = len(echo)
         return [self._made(index, echo, None, None)] if echo else []
 
     def pieces(self, index: int, text: str, tokens: Sequence[Any] | None) -> list[dict[str, Any]]:
-        """The pieces for a text, with what is known of its tokens."""
+        """Return the pieces for a text, with what is known of its tokens."""
         known = None if tokens is None else of_completion(self._tokenizer, tokens, self._offsets[index])
         self._offsets[index] += len(text)
         return [self._made(index, text, None, known)]
 
     def end(self, index: int, generation: Generation) -> list[dict[str, Any]]:
-        """The last pieces."""
+        """Return the last pieces."""
         return [self._made(index, "", generation.request.finish_reason, None)]
 
     @staticmethod
@@ -85,7 +85,7 @@ class ChatForm:
         self._readers: dict[int, Any] = {}
 
     def choice(self, index: int, generation: Generation, text: str) -> dict[str, Any]:
-        """A whole answer."""
+        """Return a whole answer."""
         request = generation.request
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         calls: list[Any] = []
@@ -101,13 +101,13 @@ class ChatForm:
         return {"index": index, "message": message, "logprobs": known, "finish_reason": _reason(request, bool(calls))}
 
     def begin(self, index: int) -> list[dict[str, Any]]:
-        """The first pieces of a stream."""
+        """Return the first pieces of a stream."""
         if self._reader is not None:
             self._readers[index] = self._reader()
         return [self._made(index, {"role": "assistant", "content": ""}, None)]
 
     def pieces(self, index: int, text: str, tokens: Sequence[Any] | None) -> list[dict[str, Any]]:
-        """The pieces for a text, with what is known of its tokens."""
+        """Return the pieces for a text, with what is known of its tokens."""
         known = None if tokens is None else of_chat(self._tokenizer, tokens)
         if self._reader is None:
             return [self._made(index, {"content": text}, None, known)]
@@ -118,7 +118,7 @@ class ChatForm:
         return made
 
     def end(self, index: int, generation: Generation) -> list[dict[str, Any]]:
-        """The last pieces."""
+        """Return the last pieces."""
         reader = self._readers.get(index)
         request = generation.request
         left = [] if reader is None else self._parts(index, reader.finish(request.finish_reason == "length"))
@@ -192,12 +192,12 @@ async def answer_of(
         fields = {**head, "object": form.name, "choices": choices, "usage": usage, "system_fingerprint": None}
         return JSONResponse(fields)
 
-    # Probabilities of many tokens take long to write.
+    # Writing probabilities of many tokens takes long.
     return written() if options.logprobs is None else await asyncio.to_thread(written)
 
 
 class _Stream(StreamingResponse):
-    """Server-sent events."""
+    """Writes server-sent events."""
 
     def __init__(self, content: AsyncIterator[bytes], generations: Sequence[Generation]):
         super().__init__(content, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})

@@ -1,4 +1,4 @@
-"""The messages of a conversation, its tools, and the form that its answer must have."""
+"""Reads the messages of a conversation, its tools, and the form that its answer must have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tools:
 
 
 def messages_of(messages: Any) -> list[dict[str, Any]]:
-    """Messages as templates take them.
+    """Return messages as templates take them.
 
     Raises:
         BadRequest: a message has another role, content that is no text, or calls that are none.
@@ -122,7 +122,7 @@ def _calls(calls: Any, most: int) -> list[dict[str, Any]]:
 
 
 def tools_of(fields: Mapping[str, Any]) -> Tools:
-    """The tools of a request, and which of them may be called.
+    """Return the tools of a request, and which of them may be called.
 
     Raises:
         BadRequest: one is none, there are too many, or the choice is none of them.
@@ -171,7 +171,7 @@ def _chosen(tools: list[dict[str, Any]], names: list[str], choice: Any) -> Tools
 
 
 def schema_of(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The JSON schema that an answer must have; None: any text will do.
+    """Return the JSON schema that an answer must have; None: any text will do.
 
     Raises:
         BadRequest: response_format is of another type, or its schema is none or too large.

@@ -1,4 +1,4 @@
-"""`/v1/embeddings`: a text as a vector."""
+"""Implements `/v1/embeddings`: a text as a vector."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_INPUTS = 64
 
 
 async def embeddings(request: Request, version: Version, fields: dict[str, Any]) -> JSONResponse:
-    """The mean of the states behind the last layer, of length 1.
+    """Compute the mean of the states behind the last layer, of length 1.
 
     Raises:
         ServingError: a field is wrong, or the model has no states.

@@ -1,4 +1,4 @@
-"""The fields of requests, checked: what is wrong is said with the name of the field."""
+"""Reads and checks the fields of requests: what is wrong is said with the name of the field."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def check_known(fields: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def model_of(fields: Mapping[str, Any]) -> str:
-    """The name of the model.
+    """Return the name of the model.
 
     Raises:
         BadRequest: it is missing.
@@ -134,7 +134,7 @@ def check_size(value: Any, name: str, values: int = 10_000, characters: int = 65
 
 
 def text_of(text: str, parameter: str) -> str:
-    """The text, if it is one of Unicode.
+    """Check that the text is one of Unicode, and return it.
 
     Raises:
         BadRequest: it holds a half of a surrogate pair, which JSON can have.
@@ -149,7 +149,7 @@ def text_of(text: str, parameter: str) -> str:
 
 
 def typed(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
-    """A field of a type; without it, or if it is null, the default.
+    """Return a field of a type; without it, or if it is null, the default.
 
     Raises:
         BadRequest: it is of another type.
@@ -166,7 +166,7 @@ _KINDS = {bool: "true or false", str: "a text", dict: "an object", list: "a list
 
 
 def integer(fields: Mapping[str, Any], name: str, default: int | None, least: int, most: int = 2**31) -> int | None:
-    """A field that is an integer.
+    """Return a field that is an integer.
 
     Raises:
         BadRequest: it is none, or is out of bounds.

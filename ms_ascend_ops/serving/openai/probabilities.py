@@ -1,4 +1,4 @@
-"""Log probabilities as the two APIs have them."""
+"""Writes log probabilities as the two APIs have them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_completion(
         texts.append(tokenizer.bytes_of(one.token).decode(errors="replace"))
         known.append(one.logprob)
         pairs = [*one.top, (one.token, one.logprob)]
-        # The first of those with the same text is the likeliest.
+        # Keep the first of those with the same text: it is the likeliest.
         named = {tokenizer.bytes_of(token).decode(errors="replace"): value for token, value in reversed(pairs)}
         top.append(named)
     offsets = []

@@ -1,4 +1,4 @@
-"""Prompts to requests of a language model, and what they cost."""
+"""Makes requests of a language model of prompts, and counts what they cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["all_texts", "prompt_lists", "requests_of", "usage_of"]
 def prompt_lists(
     version: Version, prompt: Any, most: int, name: str, echo: bool
 ) -> tuple[list[list[int]], list[str]]:  # fmt: skip
-    """The tokens of each prompt, given as texts or as tokens, one or several; and with `echo` the texts.
+    """Return the tokens of each prompt, given as texts or as tokens, one or several; and with `echo` the texts.
 
     Raises:
         BadRequest: they are no prompts, there are more than `most`, or one is longer than the context.
@@ -47,7 +47,7 @@ def prompt_lists(
 def requests_of(
     version: Version, options: Options, prompts: Sequence[Sequence[int]], name: str, **details: Any
 ) -> list[Any]:  # fmt: skip
-    """Requests for each prompt and choice. `name` is the field that the prompts come from.
+    """Return requests for each prompt and choice. `name` is the field that the prompts come from.
 
     Raises:
         BadRequest: a prompt has no tokens, does not fit, or leaves room for fewer tokens than the request wants.
@@ -84,7 +84,7 @@ def requests_of(
 def usage_of(
     prompts: Sequence[Sequence[int]], generations: Sequence[Generation], silent: bool = False
 ) -> dict[str, Any]:
-    """Tokens of an answer."""
+    """Return the numbers of tokens of an answer."""
     prompt = sum(map(len, prompts))
     generated = 0 if silent else sum(len(generation.request.tokens) for generation in generations)
     reused = sum(generation.request.reused for generation in generations[:: len(generations) // len(prompts)])
@@ -97,7 +97,7 @@ def usage_of(
 
 
 async def all_texts(generations: Sequence[Generation], timeout_s: float) -> list[str]:
-    """The whole text of each, when all are there.
+    """Wait for the whole text of each, and return all of them.
 
     Raises:
         ServingError: one failed, or was late.

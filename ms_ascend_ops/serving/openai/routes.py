@@ -1,4 +1,4 @@
-"""The routes: models, completions of texts, conversations, embeddings."""
+"""Defines the routes: models, completions of texts, conversations, embeddings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 @router.get("/models")
 async def models(request: Request) -> dict[str, Any]:
-    """The language models; NAME:VERSION is one version, NAME one by the shares of the traffic."""
+    """Return the language models; NAME:VERSION is one version, NAME one by the shares of the traffic."""
     service = service_of(request)
     data = []
     for name in service.names():
@@ -40,7 +40,7 @@ async def models(request: Request) -> dict[str, Any]:
 
 @router.get("/models/{name}")
 async def model(request: Request, name: str) -> dict[str, Any]:
-    """One of them."""
+    """Return one of them."""
     base, _, number = name.partition(":")
     service = service_of(request)
     version = service.version(base, number) if number else service.versions(base)[0]
@@ -108,13 +108,13 @@ async def chat_completions(request: Request) -> Response:
 
 @router.post("/embeddings", openapi_extra=BODIES["embeddings"])
 async def embeddings(request: Request) -> Response:
-    """A vector of length 1 for each text: the mean of the states behind the last layer."""
+    """Compute a vector of length 1 for each text: the mean of the states behind the last layer."""
     fields = await object_of(request)
     return await embedded(request, _version_for(request, model_of(fields)), fields)
 
 
 async def _grammar(version: Version, fields: Mapping[str, Any], tools: Tools | None) -> Sequence[Any] | None:
-    """The grammar that an answer must have, if it must have one."""
+    """Return the grammar that an answer must have, if it must have one."""
     schema = schema_of(fields)
     if tools is not None and tools.is_forced:
         if schema is not None:

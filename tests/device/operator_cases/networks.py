@@ -299,11 +299,11 @@ def _weights(kind, corners, new, old):
         if kind == "nearest":
             result[place, place * old // new] = 1
             continue
-        for tap in range(-4, old + 4):
+        for source in range(-4, old + 4):
             weight = {"linear": _tent, "cubic": _cubic}[kind]
-            at = min(max(tap, 0), old - 1)
+            at = min(max(source, 0), old - 1)
             bounded = min(max(centre, 0), old - 1) if kind == "linear" else centre
-            result[place, at] += weight(abs(bounded - tap))
+            result[place, at] += weight(abs(bounded - source))
     return result
 
 

@@ -64,15 +64,15 @@ def test_formats(array):
 )
 def test_what_is_written_to_a_cache(make, nz, mode):
     """One token has no slot. Keys and values have different sizes, as latent ones have."""
-    new, turned, cache, turns = make(3, 64), normal(3, 1, 16), make(3, 16, 64), normal(3, 16, 16)
-    expected, expected_turns = cache.copy(), turns.copy()
+    new, rotated, cache, rotary = make(3, 64), normal(3, 1, 16), make(3, 16, 64), normal(3, 16, 16)
+    expected, expected_rotary = cache.copy(), rotary.copy()
     for token, slot in enumerate(SLOTS):
         if slot >= 0:
-            expected[slot // 16, slot % 16], expected_turns[slot // 16, slot % 16] = new[token], turned[token, 0]
-    stored = [fractal(x) if nz else x.reshape(3, 16, 1, -1) for x in (cache, turns)]
+            expected[slot // 16, slot % 16], expected_rotary[slot // 16, slot % 16] = new[token], rotated[token, 0]
+    stored = [fractal(x) if nz else x.reshape(3, 16, 1, -1) for x in (cache, rotary)]
     caches = [Tensor(x.copy()) for x in stored]
-    run(mode, Call("reshape_and_cache", int(nz), head_num=1), (Tensor(new), Tensor(turned), *caches, Tensor(SLOTS)))
-    for written, values in zip(caches, (expected, expected_turns), strict=True):
+    run(mode, Call("reshape_and_cache", int(nz), head_num=1), (Tensor(new), Tensor(rotated), *caches, Tensor(SLOTS)))
+    for written, values in zip(caches, (expected, expected_rotary), strict=True):
         np.testing.assert_array_equal(written.asnumpy().reshape(values.shape), fractal(values) if nz else values)
 
 
@@ -85,14 +85,14 @@ def attended(query, keys, values, visible, scale):
 @pytest.mark.parametrize(("nz", "mode"), [(False, "pynative"), (True, "graph")])
 def test_latent_attention_over_pages(nz, mode):
     """Two sequences with one and two new tokens; no mask, as the first of the two is asked with both keys."""
-    query, turned, latent, turns = normal(3, 2, 48), normal(3, 2, 16), normal(3, 16, 48), normal(3, 16, 16)
-    caches = [Tensor(fractal(x) if nz else x.reshape(3, 16, 1, -1)) for x in (latent, turns)]
+    query, rotated, latent, rotary = normal(3, 2, 48), normal(3, 2, 16), normal(3, 16, 48), normal(3, 16, 16)
+    caches = [Tensor(fractal(x) if nz else x.reshape(3, 16, 1, -1)) for x in (latent, rotary)]
     call = Call("mla", None, None, None, Tensor(np.int32([1, 2])), Tensor(LENGTHS), 2, 0.2, input_format=int(nz))
-    out, _ = run(mode, call, (Tensor(query), Tensor(turned), *caches, Tensor(TABLES)))
+    out, _ = run(mode, call, (Tensor(query), Tensor(rotated), *caches, Tensor(TABLES)))
     for token, sequence in enumerate((0, 1, 1)):
         values = latent[TABLES[sequence]].reshape(32, 48)
-        keys = np.concatenate([values, turns[TABLES[sequence]].reshape(32, 16)], -1)
-        whole = np.concatenate([query[token], turned[token]], -1)
+        keys = np.concatenate([values, rotary[TABLES[sequence]].reshape(32, 16)], -1)
+        whole = np.concatenate([query[token], rotated[token]], -1)
         expected = attended(whole, keys, values, LENGTHS[sequence], 0.2)
         assert_close(out.asnumpy()[token], expected, **ATTENTION)
 
@@ -110,8 +110,8 @@ def test_paged_attention_of_latent_heads():
 
 def test_attention_in_parts_is_that_of_the_whole():
     """ring_mla, with keys of one half, then of the other: as with all of them. One sequence has no keys at first."""
-    query, turned = normal(5, 2, 32), normal(5, 2, 16)
-    key, turns, value = normal(8, 2, 32), normal(8, 2, 16), normal(8, 2, 24)
+    query, rotated = normal(5, 2, 32), normal(5, 2, 16)
+    key, rotary, value = normal(8, 2, 32), normal(8, 2, 16), normal(8, 2, 24)
     lengths, parts = np.int32([3, 2]), ([[0, 1, 2, 3], [3, 0]], [[4, 5, 6, 7], [2, 2]])
     out, lse = np.zeros((5, 2, 24), np.float32), np.zeros((2, 5), np.float32)
     options = {"head_num": 2, "scale_value": 0.3, "kv_head_num": 2, "mask_type": 0}
@@ -120,14 +120,14 @@ def test_attention_in_parts_is_that_of_the_whole():
         counted = Tensor(np.int32([len(ids) - 2, 2])) if before else Tensor(np.int32([4, 0]))
         step = Call("ring_mla", *[None] * 8, Tensor(out), Tensor(lse), Tensor(lengths), counted, **options)
         step.keywords["calc_type"] = 0 if before else 1
-        inputs = [Tensor(query), Tensor(turned), *(Tensor(x[ids]) for x in (key, turns, value))]
+        inputs = [Tensor(query), Tensor(rotated), *(Tensor(x[ids]) for x in (key, rotary, value))]
         got, got_lse = (x.asnumpy() for x in run("pynative", step, inputs))
         if before is None:
             np.testing.assert_array_equal(got[3:], 0)
             np.testing.assert_array_equal(got_lse[:, 3:], 0)
             got_lse = np.where(np.arange(5) < 3, got_lse, -np.inf)
         out, lse, before = got.astype(np.float32), got_lse.astype(np.float32), counts
-    whole, keys = np.concatenate([query, turned], -1), np.concatenate([key, turns], -1)
+    whole, keys = np.concatenate([query, rotated], -1), np.concatenate([key, rotary], -1)
     for token in range(5):
         ids = [0, 1, 2, 3, 4, 5] if token < 3 else [6, 7]
         for head in range(2):
@@ -136,12 +136,12 @@ def test_attention_in_parts_is_that_of_the_whole():
 
 
 def test_causal_attention_of_sequences():
-    query, turned, value = normal(5, 2, 32), normal(5, 2, 16), normal(5, 2, 24)
+    query, rotated, value = normal(5, 2, 32), normal(5, 2, 16), normal(5, 2, 24)
     lengths = Tensor(np.int32([3, 2]))
     options = {"head_num": 2, "scale_value": 0.3, "kv_head_num": 2, "mask_type": 1, "calc_type": 1}
     step = Call("ring_mla", *[None] * 10, lengths, lengths, **options)
-    out, _ = run("graph", step, [Tensor(x) for x in (query, turned, query, turned, value)])
-    whole = np.concatenate([query, turned], -1)
+    out, _ = run("graph", step, [Tensor(x) for x in (query, rotated, query, rotated, value)])
+    whole = np.concatenate([query, rotated], -1)
     for token in range(5):
         first = 0 if token < 3 else 3
         for head in range(2):
@@ -197,22 +197,22 @@ def test_all_that_is_before_latent_attention(cache_mode, mode):
     def quantized(x, gamma, beta):
         return np.clip(np.rint((norm(x, gamma) + beta) / step.astype(np.float64) + offset), -128, 127)
 
-    def turned(x):
+    def rotate(x):
         return x * cos + np.concatenate([-x[:, 8:], x[:, :8]], -1) * sin
 
     whole = (quantized(x, gamma, beta) @ down.T + bias[0]) * scales[0]
-    keys, turns, queries = whole[:, :32], turned(whole[:, 32:48]), whole[:, 48:]
+    keys, rotary, queries = whole[:, :32], rotate(whole[:, 32:48]), whole[:, 48:]
     keys = norm(keys, gamma3)
     heads = ((quantized(queries, gamma2, beta2) @ up.T + bias[1]) * scales[1]).reshape(2, 2, 32)
     plain = np.einsum("thd,hde->the", heads[..., :16], absorb)
-    rotated = np.stack([turned(heads[:, i, 16:]) for i in range(2)], 1)
+    rotated = np.stack([rotate(heads[:, i, 16:]) for i in range(2)], 1)
     expected = np.concatenate([plain, rotated], -1) if cache_mode == 0 else plain
     # Products of integers are exact, as no number that is rounded to one is near a tie; norms, angles and the product
     # with `absorb` are sums of up to 64 terms in float32. Seen here: 1.4e-5 of results up to 91.
     close = {"rtol": 1e-5, "atol": 1e-6}
     assert_close(got[0].asnumpy(), expected, **close)
     assert_close(got[2].asnumpy(), rotated, **close)
-    written = [np.concatenate([keys, turns], -1)] if cache_mode == 0 else [keys, turns]
+    written = [np.concatenate([keys, rotary], -1)] if cache_mode == 0 else [keys, rotary]
     for cache, tensor, rows in zip(caches, tensors, written, strict=False):
         cache[slots // 16, slots % 16] = rows
         stored = fractal(cache) if cache_mode == 3 else cache

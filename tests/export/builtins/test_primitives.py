@@ -36,11 +36,11 @@ def test_tokens_of_two_sequences(mode):
     """Rotary embedding by positions in each sequence, and attention within each."""
     lengths = Tensor(np.int32([3, 2]))
     q, k, v, cos, sin = (tensor(5, 8), tensor(5, 8), tensor(5, 8), tensor(16, 4), tensor(16, 4))
-    turned, _ = run(mode, primitives.ApplyRotaryPosEmb(2), (q, k, cos, sin, lengths))
+    rotated, _ = run(mode, primitives.ApplyRotaryPosEmb(2), (q, k, cos, sin, lengths))
     rows = [0, 1, 2, 0, 1]
     heads = q.asnumpy().astype(np.float64).reshape(1, 5, 2, 4)
     expected = rotary.forward(heads, cos.asnumpy()[rows], sin.asnumpy()[rows], "half", 1, 0, True)
-    assert_close(turned.asnumpy(), expected.reshape(5, 8), atol=1e-5)
+    assert_close(rotated.asnumpy(), expected.reshape(5, 8), atol=1e-5)
 
     class Attention(nn.Cell):
         def __init__(self):
@@ -206,9 +206,7 @@ def test_primitives_that_cells_hold_are_put_back():
 def test_what_is_missing_is_named():
     x = tensor(2, 4)
     with (
-        pytest.raises(
-            RuntimeError, match=r"MoeGatingTopKSoftmax has no kernel on a CPU and no stand-in, called at .*py"
-        ),
+        pytest.raises(RuntimeError, match=r"MoeGatingTopKSoftmax has no kernel on a CPU and no shim, called at .*py"),
         cpu_builtins(),
     ):
         gen_ops_prim.MoeGatingTopKSoftmax()(x, None, 2)[0].asnumpy()
@@ -247,7 +245,7 @@ def test_what_networks_for_training_use():
     heads, cos, sin = tensor(3, 2, 2, 4), Tensor(np.ones((3, 1, 1, 4), np.float32)), tensor(3, 1, 1, 4)
     scalars = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
     outputs = run("graph", Small(), (x, weight, ids, heads, cos, sin, *scalars))
-    outer, stacked, order, rows, hot, turned, back, kept, mask = (y.asnumpy() for y in outputs)
+    outer, stacked, order, rows, hot, rotated, back, kept, mask = (y.asnumpy() for y in outputs)
     a, t, s = x.asnumpy().astype(np.float64), heads.asnumpy(), sin.asnumpy()
     np.testing.assert_allclose(outer, np.outer(a[0], a[1]), rtol=1e-6)
     np.testing.assert_array_equal(stacked, np.stack([x.asnumpy()] * 2, -1))
@@ -257,7 +255,7 @@ def test_what_networks_for_training_use():
     halves = np.concatenate([-t[..., 2:], t[..., :2]], -1)
     # Of both halves of a table the first counts, as there.
     s = np.concatenate([s[..., :2]] * 2, -1)
-    assert_close(turned, t + halves * s, atol=1e-6)
+    assert_close(rotated, t + halves * s, atol=1e-6)
     sigmoid = 1 / (1 + np.exp(-a[:, :3]))
     slope = sigmoid * (1 + a[:, :3] * (1 - sigmoid))
     expected = np.concatenate([a[:, :3] * a[:, 3:] * slope, a[:, :3] ** 2 * sigmoid], -1)

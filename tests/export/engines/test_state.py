@@ -84,7 +84,7 @@ def test_attributes():
 
 
 class Mode(nn.Cell):
-    """Gives another value in a graph: a stand-in for what the modes take differently."""
+    """Gives another value in a graph: as what the modes take differently does."""
 
     def __init__(self, wrong):
         super().__init__()

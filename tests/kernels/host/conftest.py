@@ -33,7 +33,7 @@ def compiler():
 
 @pytest.fixture
 def _streaming():
-    """Every launch is so large that its outputs are stored bypassing the caches."""
+    """Every launch is so large that its outputs bypass the caches."""
     host_calls().set_non_temporal_bytes(1)
     yield
     host_calls().set_non_temporal_bytes(0)

@@ -174,7 +174,7 @@ def turn_heads(narrow, positions, heads, dim):
     return calls
 
 
-def assert_same_bypassing_the_caches(calls):
+def assert_same_with_non_temporal_stores(calls):
     """The CPU does not bypass the caches where an address is no multiple of 16."""
     listening = Listening(host_calls())
     for further in (0, 4, 16):

@@ -8,7 +8,7 @@ from tests.kernels.host.loops import (
     FLOATS,
     SLOT,
     Listening,
-    assert_same_bypassing_the_caches,
+    assert_same_with_non_temporal_stores,
     assert_same_when_compiled,
     bits,
     collect,
@@ -24,8 +24,8 @@ from tests.kernels.host.module import host_calls, writes_loops
 
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
-def test_rows_bypassing_the_caches(narrow):
-    assert (assert_same_bypassing_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
+def test_rows_with_non_temporal_stores(narrow):
+    assert (assert_same_with_non_temporal_stores(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
 
 
 @pytest.mark.usefixtures("_loops")
@@ -51,7 +51,7 @@ def test_a_loop_asks_for_what_it_will_get_to(narrow):
 
 
 @pytest.mark.usefixtures("_loops", "_streaming")
-def test_what_goes_bypassing_the_caches_is_not_asked_for():
+def test_what_non_temporal_stores_write_is_not_prefetched():
     calls = [load(0, 0, 4096), *(("unary", "Abs", "float32", SLOT * i, 0, 1024) for i in (1, 2)), store(16384, 2, 4096)]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
@@ -111,7 +111,7 @@ def test_what_is_stored_and_read_later(narrow):
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 @pytest.mark.parametrize("count", [1536, 1700, 2048])
-def test_long_loops_bypassing_the_caches_begin_at_a_line(count, narrow):
+def test_long_loops_with_non_temporal_stores_begin_at_a_line(count, narrow):
     """They go over some elements twice, but not where they overwrite what they have read."""
     width = 4 if narrow is None else 2
     calls = [load(0, 0, 4 * count), load(1, 8192, 4 * count)]
@@ -135,7 +135,7 @@ def test_long_loops_bypassing_the_caches_begin_at_a_line(count, narrow):
     [(4096, 4096, 0, True), (4096, 4096, 16, False), (4096, 0, 16, True), (512, 512, 16, True)],
     ids=["whole lines", "shared lines", "one behind the other", "short"],
 )
-def test_rows_apart_bypassing_the_caches(row_bytes, gap, further, streams):
+def test_rows_apart_with_non_temporal_stores(row_bytes, gap, further, streams):
     """Pieces of rows that end within lines stay in the caches: such a line would go past them in two parts."""
     rows = 8192 // row_bytes
     count = rows * row_bytes // 4
@@ -153,7 +153,7 @@ def test_rows_apart_bypassing_the_caches(row_bytes, gap, further, streams):
 
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "bfloat16"])
-def test_blocks_in_long_loops_bypassing_the_caches(compiler, narrow):
+def test_blocks_in_long_loops_with_non_temporal_stores(compiler, narrow):
     """A DataBlock begins anew with every eighth element, wherever turns begin."""
     count, width = 2000, 4 if narrow is None else 2
     calls = [load(0, 0, 4 * count), *with_block("Sub", 2 * SLOT, 0, count, first=False)]

@@ -129,7 +129,7 @@ def test_what_is_behind_the_last_turn_of_a_loop_has_its_share():
     assert len(missing) <= 3 + count % 128 / count * len(tile)
 
 
-def test_what_goes_bypassing_the_caches_is_not_asked_for():
+def test_what_non_temporal_stores_write_is_not_prefetched():
     host_calls().set_non_temporal_bytes(1)
     lines, _ = lines_asked_for(tiles(1.25, side_by_side()))
     assert sorted(line for _, line in lines) == lines_of(FIRST, SECOND)

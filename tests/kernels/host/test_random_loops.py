@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.kernels.host.loops import ANY_BITS, FLOATS, assert_same_bypassing_the_caches, assert_same_when_compiled
+from tests.kernels.host.loops import ANY_BITS, FLOATS, assert_same_with_non_temporal_stores, assert_same_when_compiled
 from tests.kernels.host.module import writes_loops
 from tests.kernels.host.random_loops import draw_column_tiles, draw_images, draw_row_tiles, draw_tiles
 
@@ -50,6 +50,6 @@ def test_random_columns(compiler, draws, seed):
 
 
 @pytest.mark.usefixtures("_streaming")
-def test_random_tiles_bypassing_the_caches(draws):
-    streams = sum(assert_same_bypassing_the_caches(draw_tiles(random.Random(3000 + i))) for i in draws(20))
+def test_random_tiles_with_non_temporal_stores(draws):
+    streams = sum(assert_same_with_non_temporal_stores(draw_tiles(random.Random(3000 + i))) for i in draws(20))
     assert (streams > 0) == writes_loops()
