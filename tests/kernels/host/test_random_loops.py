@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.kernels.host.loops import ANY_BITS, FLOATS, assert_same_with_non_temporal_stores, assert_same_when_compiled
+from tests.kernels.host.loops import ANY_BITS, FLOATS, assert_same_when_compiled, assert_same_with_non_temporal_stores
 from tests.kernels.host.module import writes_loops
 from tests.kernels.host.random_loops import draw_column_tiles, draw_images, draw_row_tiles, draw_tiles
 
