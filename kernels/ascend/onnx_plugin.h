@@ -1,5 +1,5 @@
 /*!
- * Attributes of ONNX nodes for ATC: CANN's parser hands a node's attributes to the plugin as one text of JSON,
+ * Reads attributes of ONNX nodes for ATC. CANN's parser hands a node's attributes to the plugin as one text of JSON,
  * {"attribute": [{"name": "epsilon", "type": 1, "f": "1e-05"}, ...]}, and the plugin sets them on the operator.
  *
  * The parser writes floats with six digits. Attributes of the operators of this package are numbers and words: an
@@ -27,8 +27,8 @@ enum class Kind { INT, BOOL, FLOAT, CHOICE };
 struct Attribute {
     const char* name;
     Kind kind;
-    double preset;         // what a node without the attribute means; of a choice, its index
-    const char* formerly;  // in files of earlier releases
+    double preset;                                         // of a node without the attribute; of a choice, its index
+    const char* formerly;                                  // in files of earlier releases
     std::vector<std::pair<std::string, int64_t>> choices;  // texts, also of earlier releases, and their indices
 };
 

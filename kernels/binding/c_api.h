@@ -1,6 +1,6 @@
 /*!
- * The library's plain C interface: what ms_ascend_ops._C calls. C only, because the library and the Python module are
- * built with different std::string ABIs (see aot_extra.h).
+ * Declares the library's plain C interface, which ms_ascend_ops._C calls. It is C because the library and the Python
+ * module are built with different std::string ABIs (see aot_extra.h).
  *
  * Functions that can fail return an MsAscendStatus and write a message of at most errorBytes.
  */

@@ -1,6 +1,6 @@
 /*!
- * The entries of the CANN package in a kernel library of a host: what CANN's build puts around the generated op_kernel
- * sources, and the call of an entry by one core.
+ * Puts the entries of the CANN package into a kernel library of a host: it does what CANN's build does around the
+ * generated op_kernel sources, and calls an entry for one core.
  */
 #ifndef MS_ASCEND_OPS_BINDING_ENTRY_H
 #define MS_ASCEND_OPS_BINDING_ENTRY_H

@@ -1,5 +1,6 @@
 /*!
- * Launches by operator and shape bucket: how many, how long, how many bytes. For monitoring, and off unless it is on.
+ * Counts launches, their time and their bytes by operator and shape bucket, for monitoring. It is off until it is
+ * turned on.
  */
 #ifndef MS_ASCEND_OPS_BINDING_LAUNCH_COUNTS_H
 #define MS_ASCEND_OPS_BINDING_LAUNCH_COUNTS_H

@@ -1,5 +1,5 @@
 /*!
- * One kernel as the generated code registers it: its signature, and the call of the instantiation for the dtypes at
+ * The generated code registers a kernel so: by its signature, and by a call of the instantiation for the dtypes at
  * hand.
  */
 #ifndef MS_ASCEND_OPS_BINDING_OP_H
@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// Calls a tiling function. What it refuses begins with the operator's name then.
+// Calls a tiling function, whose errors begin with the operator's name then.
 template <typename TILING>
 LaunchConfig Tiled(const char* op, TILING&& tiling)
 {
@@ -29,7 +29,7 @@ LaunchConfig Tiled(const char* op, TILING&& tiling)
     }
 }
 
-// One tiling value, for tools and tests.
+// Tools and tests read tiling values so.
 struct TilingField {
     const char* name;
     bool isReal;
@@ -43,7 +43,7 @@ TilingField MakeTilingField(const char* name, T value)
     return {name, std::is_floating_point_v<T>, static_cast<int64_t>(value), static_cast<double>(value)};
 }
 
-// A launch of an entry of the CANN package: what CANN passes to it.
+// CANN passes this to a launch of an entry of its package.
 struct EntryLaunch {
     void* const* tensors;  // inputs, outputs, once more the inputs that are changed
     void* workspace;
@@ -51,7 +51,7 @@ struct EntryLaunch {
 };
 using EntryFn = void (*)(void* launch, uint8_t* workspace);  // as BlockFn of runtime/launch.h
 
-// The entries of one operator of the package, by rows of `types`.
+// An operator of the package has these entries, by rows of `types`.
 struct PackageEntries {
     std::vector<EntryFn> rows;
     bool paired = false;  // a launch counts cube cores, each of which has two vector cores

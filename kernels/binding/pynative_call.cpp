@@ -1,5 +1,5 @@
 /*!
- * ms_ascend_ops._pynative: a call of an aclnn function in MindSpore's PyNative pipeline, as MindSpore makes those of
+ * This is ms_ascend_ops._pynative. It calls an aclnn function in MindSpore's PyNative pipeline, as MindSpore does for
  * its own operators. The caller goes on at once; the pipeline's threads allocate, prepare and launch.
  */
 #include <pybind11/pybind11.h>
@@ -18,7 +18,7 @@ namespace py = pybind11;
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Functions of CANN by their addresses, and its numbers of dtypes and layouts.
+// Holds functions of CANN by their addresses, and its numbers of dtypes and layouts.
 struct Cann {
     void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
                           void*);
@@ -42,7 +42,7 @@ struct Cann {
 using Prepare = int (*)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
 using Launch = int (*)(void*, uint64_t, void*, void*);
 
-// An operator with its attributes.
+// Is an operator with its attributes.
 struct Function {
     std::shared_ptr<const Cann> cann;
     std::string operatorName;

@@ -1,5 +1,5 @@
 /*!
- * Calls of the C interface, made from Python's objects, and the parts of ms_ascend_ops._C.
+ * Makes calls of the C interface from Python's objects; the parts of ms_ascend_ops._C share it.
  */
 #ifndef MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
 #define MS_ASCEND_OPS_BINDING_PYTHON_CALL_H

@@ -1,5 +1,5 @@
 /*!
- * The interpreter of the shape rules of the operator definitions ("*b 2*d@axis"). They are described and parsed by
+ * Interprets the shape rules of the operator definitions ("*b 2*d@axis"). They are described and parsed by
  * ms_ascend_ops/definitions/shapes.py, and arrive here as tokens.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SHAPE_RULE_H

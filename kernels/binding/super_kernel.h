@@ -1,6 +1,6 @@
 /*!
- * A super kernel: a list of kernels that are launched one behind the other by one call, with their intermediate results
- * in one arena. CANN has the like for parts of a graph that a user marks.
+ * A super kernel is a list of kernels that are launched one behind the other by one call, with their intermediate
+ * results in one arena. CANN has the like for parts of a graph that a user marks.
  *
  * The list is text, a line for each step. Values have numbers: first the inputs, then the outputs of the steps, in
  * order.
@@ -13,8 +13,8 @@
  *     last_row 6 ;                           the last of the rows, as a matrix of one row
  *     cast 6 ; float16                       the same numbers in another type of floats
  *
- * It is read once, planned once for each combination of shapes, and comes from a file: whatever it says, a launch stays
- * within its tensors, or throws. Errors name the step and its operator.
+ * It is read once, planned once for each combination of shapes, and comes from a file: whatever the text says, a launch
+ * stays within its tensors, or throws. Errors name the step and its operator.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
 #define MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
@@ -49,7 +49,7 @@ public:
 
     // Errors begin with it.
     static inline const std::string NAME = "super_kernel: ";
-    // Combinations of shapes.
+    // A super kernel remembers so many combinations of shapes.
     static constexpr size_t MOST_REMEMBERED = 8;
 
     static bool IsKnown(const Shape& shape);
@@ -95,7 +95,7 @@ private:
     mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
 };
 
-// A super kernel for tensors of certain dtypes and shapes.
+// Is a super kernel for tensors of certain dtypes and shapes.
 class SuperKernelPlan {
 public:
     // Throws TypeError and std::invalid_argument.

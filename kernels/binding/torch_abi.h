@@ -1,6 +1,6 @@
 /*!
- * The part of PyTorch's stable C ABI that is used, found in the library that the process has loaded: no header and no
- * library of PyTorch is needed to build, and what is built serves every release that has these functions.
+ * Finds the part of PyTorch's stable C ABI that is used in the library that the process has loaded: no header and no
+ * library of PyTorch is needed to build, and one build serves every release that has these functions.
  *
  * Source: torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h, which every wheel of PyTorch brings;
  * torch_abi_check.cpp compares with them where a compiler finds them. PyTorch keeps such functions as they are. Between

@@ -1,5 +1,5 @@
 /*!
- * Calls of a kernel on PyTorch's tensors past PyTorch's dispatcher, where nobody but the kernel has to see the call.
+ * Calls a kernel on PyTorch's tensors past PyTorch's dispatcher, where nobody but the kernel has to see the call.
  */
 #include <pybind11/stl.h>
 
@@ -37,7 +37,7 @@ struct Torch {
     py::tuple types;                                       // of tensors that are nothing but memory
     std::vector<std::pair<py::object, py::object>> idle;   // functions, and what they give where nobody looks on
     py::object casts;                                      // a function: whether there is autocast
-    std::vector<std::pair<py::object, py::object>> plain;  // of a tensor: its attributes, and what they are then
+    std::vector<std::pair<py::object, py::object>> plain;  // of a tensor: its attributes, and their values then
     std::vector<std::tuple<py::dict, py::str, py::object>> flags;  // variables of modules, and the same of them
     py::object isRecording;                                        // torch.is_grad_enabled
     const PyMethodDef* isNegative;                                 // Tensor.is_neg

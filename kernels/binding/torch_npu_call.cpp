@@ -1,5 +1,5 @@
 /*!
- * Calls of aclnn functions on torch_npu's tensors from torch_npu's queue: the calling thread goes on at once.
+ * Calls aclnn functions on torch_npu's tensors from torch_npu's queue: the calling thread goes on at once.
  */
 #include <pybind11/stl.h>
 
@@ -71,7 +71,7 @@ public:
         return TensorHandle(*abi, static_cast<torch_abi::Handle>(handle));
     }
 
-    // One, or a tuple of several.
+    // Returns one tensor, or a tuple of several.
     py::object TensorsOf(std::vector<TensorHandle> handles) const
     {
         py::list capsules(handles.size());

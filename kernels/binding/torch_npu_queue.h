@@ -1,5 +1,5 @@
 /*!
- * Calls of aclnn functions that torch_npu's thread makes, from torch_npu's queue. Nothing here is Python's.
+ * Calls aclnn functions in torch_npu's thread, from torch_npu's queue. Nothing here belongs to Python.
  */
 #ifndef MS_ASCEND_OPS_BINDING_TORCH_NPU_QUEUE_H
 #define MS_ASCEND_OPS_BINDING_TORCH_NPU_QUEUE_H
@@ -23,8 +23,9 @@ constexpr int WORKSPACE_GREW = -1;  // a status of ours, in the place of one of 
 // Declares, without torch_npu's headers, what its guide to custom operators uses of its C++, found in the library
 // that the process has loaded (torch_npu/csrc/core/npu/NPUStream.h, torch_npu/csrc/framework/OpCommand.h).
 struct Queue {
-    // NPUStream: a device (its kind, then its number) and an id. As that has a destructor of its own, so has this: it
-    // decides how a result is returned: into memory of the caller, which has room for more than is there today.
+    // This stands for NPUStream, a device (its kind, then its number) and an id. As that has a destructor of its own,
+    // so has this, because it decides how a result is returned: into memory of the caller, which has room for more
+    // fields than there are today.
     struct Stream {
         ~Stream() {}
         std::array<int8_t, 2> device;
@@ -53,7 +54,7 @@ struct Queue {
     }
 };
 
-// Functions of CANN and of the package, by their addresses.
+// Holds functions of CANN and of the package by their addresses.
 struct AclnnFunctions {
     void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
                           void*);

@@ -1,6 +1,6 @@
 /*!
- * Tiling of block_sparse_matmul and its gradient. Plain C++. Tasks are those of sparse_matmul, of blocks instead of
- * values.
+ * Calculates the tiling of block_sparse_matmul and its gradient, in plain C++. Tasks are those of sparse_matmul, with
+ * blocks instead of values.
  */
 #ifndef MS_ASCEND_OPS_BLOCK_SPARSE_MATMUL_TILING_H
 #define MS_ASCEND_OPS_BLOCK_SPARSE_MATMUL_TILING_H

@@ -1,10 +1,10 @@
 /*!
- * Tiling of conv2d_group_norm. Plain C++.
+ * Calculates the tiling of conv2d_group_norm, in plain C++.
  *
- * Tiles of the convolution as primitives/convolution_tiling.h plans them, each of one sample. The positions of a tile
- * are the pieces that statistics of a channel are taken of; what applies them has the tiles of
- * primitives/group_norm_tiling.h. Both have the cores of the convolution. The workspace has that of the convolution for
- * each core, then the factors of channels and the statistics of pieces (GroupNormArrays).
+ * The convolution has the tiles that primitives/convolution_tiling.h plans, each of one sample. The positions of a tile
+ * are one piece of a channel, which has statistics of its own; the stage that applies them has the tiles of
+ * primitives/group_norm_tiling.h. Both run on the cores of the convolution. The workspace holds that of the convolution
+ * for each core, then the factors of channels and the statistics of pieces (GroupNormArrays).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_TILING_H
@@ -37,7 +37,7 @@ inline uint64_t PlanNorm(const Conv2dGroupNormParams& params, const Platform& pl
     z.dims[0] = params.x.dims[0];
     z.dims[last ? 2 : 1] = convolution.outChannels;
     z.dims[last ? 1 : 2] = static_cast<int64_t>(size);
-    // z and y; the shifted values and one temporary; A, B and K of a channel.
+    // In order: buffers of z and of y, float values and temporaries of an element, and A, B and K of a channel.
     group_norm::Plan(z, SizeOf(params.gamma.dtype), static_cast<uint64_t>(params.num_groups), last,
                      static_cast<uint32_t>(params.activation), params.epsilon, {2, 2, 3, 0, 3, false}, platform, norm);
     norm.batchGroups = 0;

@@ -1,7 +1,8 @@
 /*!
- * Gradient of cross entropy: dlogits = (exp(logits - lse) - onehot(label)) * dloss, 0 for ignored rows, all in float.
+ * Computes the gradient of cross entropy in float: dlogits = (exp(logits - lse) - onehot(label)) * dloss, and 0 for
+ * ignored rows.
  *
- * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of some rows are loaded
+ * Plan: the forward's, but in one pass, since lse is known. In long rows the labels' elements of some rows are loaded
  * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
  * stands changes addresses in global memory and no instruction. Pieces of a few long rows are shared by the cores; the
  * labels' elements are stored when all of them are there.
@@ -94,7 +95,7 @@ private:
     static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
     static constexpr uint32_t CHOSEN_ROWS = LabelRows::PLACES;  // long rows whose labels' elements are stored together
 
-    // lse and dloss (0 where ignored) of the rows, each 8 times.
+    // Loads lse and dloss (0 where ignored) of the rows, each 8 times.
     __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
     {
         AscendC::LocalTensor<float> local = inQueueValues_.template AllocTensor<float>();

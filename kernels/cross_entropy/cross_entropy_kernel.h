@@ -1,13 +1,13 @@
 /*!
- * Cross entropy with class indices: lse = log(sum(exp(logits))), loss = lse - logits[label], all in float; rows whose
- * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
- * loss its bits.
+ * Computes cross entropy with class indices in float: lse = log(sum(exp(logits))), loss = lse - logits[label]; rows
+ * whose label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a
+ * small loss its bits.
  *
  * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Most of
  * those of less than 64 classes are transposed there: maxima and sums go down columns, where every lane has its own
  * row. Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
- * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
- * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
+ * loaded by itself, and logarithms are taken for a batch of rows. The softmax itself is never computed. Pieces of a few
+ * long rows are shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -166,7 +166,7 @@ private:
         return (rows + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS;
     }
 
-    // Column c of the transposed rows in float: x, then exp(x - max).
+    // Returns column c of the transposed rows in float: x, then exp(x - max).
     __aicore__ inline AscendC::LocalTensor<float> Column(uint32_t c) const
     {
         if constexpr (IS_FLOAT<T>) {

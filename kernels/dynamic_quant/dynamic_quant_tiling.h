@@ -1,6 +1,6 @@
 /*!
- * Tiling of dynamic_quant. Plain C++. Rows are split over cores, and cut into tiles as row_plan.h says; a row in
- * several tiles is walked through twice.
+ * Calculates the tiling of dynamic_quant, in plain C++. Rows are split over cores, and cut into tiles as row_plan.h
+ * says; a row in several tiles is walked through twice.
  */
 #ifndef MS_ASCEND_OPS_DYNAMIC_QUANT_TILING_H
 #define MS_ASCEND_OPS_DYNAMIC_QUANT_TILING_H

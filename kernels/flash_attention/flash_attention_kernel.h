@@ -1,5 +1,5 @@
 /*!
- * Attention of sequences of equal lengths. Plan: primitives/attention_forward.h.
+ * Computes attention over sequences of equal lengths. For the plan see primitives/attention_forward.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_KERNEL_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of flash_attention. Plain C++. Plan: primitives/dense_attention_tiling.h.
+ * Calculates the tiling of flash_attention, in plain C++. For the plan see primitives/dense_attention_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H

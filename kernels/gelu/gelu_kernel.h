@@ -1,5 +1,5 @@
 /*!
- * y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
+ * Computes y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
  *
  * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 45 KiB a tensor, is as large as the
  * float temporaries leave room for.

@@ -1,5 +1,5 @@
 /*!
- * Tiling of gelu and gelu_grad. Plain C++.
+ * Calculates the tiling of gelu and gelu_grad, in plain C++.
  *
  * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB by error function and 10 to
  * 45 KiB by tanh. Larger copies, calculated in pieces, would save less than the start-up of 15 to 28 more instructions

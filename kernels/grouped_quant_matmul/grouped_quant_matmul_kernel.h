@@ -1,5 +1,5 @@
 /*!
- * Products of groups of rows with a matrix each, of 8-bit integers, added up in 32 bits, times scales.
+ * Multiplies groups of rows with a matrix each, of 8-bit integers, sums in 32 bits and applies scales.
  *
  * Plan: as grouped_matmul, tiles belong to one group, and every core walks through all groups and takes the tiles that
  * are its own. As in quant_matmul, tiles of integer products go through the workspace, and the vector unit scales them.

@@ -1,6 +1,6 @@
 /*!
- * Tiling of grouped_quant_matmul. Plain C++. How long groups are is known on the device only: tiles are those of all
- * rows as one matrix, and each core counts its tasks.
+ * Calculates the tiling of grouped_quant_matmul, in plain C++. The lengths of groups are known on the device only:
+ * tiles are those of all rows as one matrix, and each core counts its tasks.
  */
 #ifndef MS_ASCEND_OPS_GROUPED_QUANT_MATMUL_TILING_H
 #define MS_ASCEND_OPS_GROUPED_QUANT_MATMUL_TILING_H

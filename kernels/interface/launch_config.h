@@ -1,6 +1,6 @@
 /*!
- * Declares what a tiling function gets, and what it gives back. Plain C++: no CANN header and no host-layer header, so
- * that the same tiling runs in the host library, in CANN's op_host and in a test.
+ * Declares the arguments and the result of a tiling function. It is plain C++: no CANN header and no host-layer header,
+ * so that the same tiling runs in the host library, in CANN's op_host and in a test.
  */
 #ifndef MS_ASCEND_OPS_INTERFACE_LAUNCH_CONFIG_H
 #define MS_ASCEND_OPS_INTERFACE_LAUNCH_CONFIG_H

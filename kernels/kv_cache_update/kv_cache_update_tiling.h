@@ -1,5 +1,5 @@
 /*!
- * Tiling of kv_cache_update. Plain C++.
+ * Calculates the tiling of kv_cache_update, in plain C++.
  *
  * Tokens are split over cores. A tile is several tokens; a token that does not fit is copied in pieces.
  */

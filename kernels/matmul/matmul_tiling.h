@@ -1,5 +1,5 @@
 /*!
- * Tiling of matmul. Plain C++. Without batches of weights, all rows of x are one matrix; all else is
+ * Calculates the tiling of matmul, in plain C++. Without batches of weights, all rows of x are one matrix; all else is
  * primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_MATMUL_TILING_H
@@ -55,7 +55,7 @@ inline LaunchConfig MatmulTiling(const MatmulParams& params, const Platform& pla
     work.outputType = x.dtype;
     work.transposeX = params.transpose_x;
     work.transposeWeight = params.transpose_weight;
-    // Sums of nothing are no products: the vector unit writes them.
+    // Where K is 0 there are no products: the vector unit writes the output.
     const bool hasBias = params.bias.IsGiven();
     work.finished = work.k == 0 || hasBias || params.activation != MatmulActivation::NONE ? 1 : 0;
     work.scratch = matmul_tiling_plan::ScratchOf(params.activation, SizeOf(x.dtype)).forward;

@@ -1,5 +1,5 @@
 /*!
- * Tiling of moe_gating_top_k and its gradient. Plain C++.
+ * Calculates the tiling of moe_gating_top_k and its gradient, in plain C++.
  *
  * Tokens are split over cores; a tile is several tokens. In the Unified Buffer a token's groups of experts stand one
  * after the other, each padded to whole blocks.
@@ -87,7 +87,7 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
     // Groups of a tile are rows of one instruction, too.
     const uint64_t perToken =
         stride * (4 * bytes + ELEMENT_BYTES) + tiling.chosenStride * CHOSEN_BYTES + groups * GROUP_BYTES;
-    // Column numbers, the bias and bounds; those of the columns of weights, and of groups.
+    // These are the column numbers, the bias and bounds, and the numbers of the columns of weights and of groups.
     const uint64_t once = stride * 4 * sizeof(float) + tiling.chosenStride * 2 * sizeof(float) +
                           RoundUp(groups, STATES_PER_BLOCK) * 2 * BLOCK_BYTES + FIXED_BYTES;
     const uint64_t most = std::min<uint64_t>(

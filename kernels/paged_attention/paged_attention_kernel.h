@@ -1,13 +1,14 @@
 /*!
- * Attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the block
- * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, or as
- * many as a window has, those before it up to one less each. With a soft cap c the softmax is of c * tanh(score / c).
+ * Computes attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the
+ * block table of a sequence names, as many as its length says. The last query stands at the last of them and sees all,
+ * or as many as a window has, those before it up to one less each. With a soft cap c the softmax is of c * tanh(score /
+ * c).
  *
- * Plan: that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that share
- * one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a block
- * is read as a whole and the vector unit has rows enough. A tile of keys is multiplied in runs of slots that follow
- * each other in the cache, each by one product a key head: blocks with consecutive numbers are one matrix, whose rows
- * are all key heads apart. Rows of several tokens are first brought into a matrix of their own. Lengths and block
+ * Plan: it is that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that
+ * share one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a
+ * block is read as a whole and the vector unit has rows enough. A tile of keys is multiplied in runs of slots that
+ * follow each other in the cache, each by one product a key head: blocks with consecutive numbers are one matrix, whose
+ * rows are all key heads apart. Rows of several tokens are first brought into a matrix of their own. Lengths and block
  * numbers are looked at before anything is read by them; a wrong one stops the kernel. Where sequences and key heads
  * are fewer than a chip's cores, a context is split (flash decoding, Dao et al., 2023): each part leaves its sums in
  * the workspace, and once all have, the parts of a tile are added up in their order. A context that is one part is
@@ -129,7 +130,7 @@ private:
                         OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
     }
 
-    // A tile of queries, and the keys that it sees.
+    // Begins a tile of queries, and finds the keys that it sees.
     __aicore__ inline void Begin(uint64_t tile)
     {
         const uint64_t tokenTile = tile % tiling_.tokenTiles;
@@ -237,7 +238,7 @@ private:
         return {left < most ? left : most, size, stride, size};
     }
 
-    // The rows of several tokens become one matrix.
+    // Copies the rows of several tokens into one matrix.
     __aicore__ inline void GatherQuery()
     {
         if (tiling_.tokens == 1) {
@@ -284,7 +285,7 @@ private:
         return {slot, AtMost(count, most)};
     }
 
-    // Scores of `cols` keys from position `first` on.
+    // Starts the scores of `cols` keys from position `first` on.
     __aicore__ inline void StartScores(uint64_t first, uint32_t cols, uint32_t buffer)
     {
         const uint64_t stride = tiling_.keyHeads * tiling_.headSize;
@@ -342,7 +343,7 @@ private:
         AscendC::Adds(z, z, tiling_.softcap, count);
     }
 
-    // Keys behind each row's token, and in front of its window.
+    // Hides keys behind each row's token, and in front of its window.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, uint32_t row, uint64_t first, uint32_t cols)
     {
         const uint32_t count = softmax_.ChunkAt(row);

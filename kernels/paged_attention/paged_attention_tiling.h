@@ -1,10 +1,10 @@
 /*!
- * Tiling of paged_attention. Plain C++.
+ * Calculates the tiling of paged_attention, in plain C++.
  *
  * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values, or of a
  * single token those of several key heads, if tasks enough are left; where they are fewer than a chip has cores, and
- * contexts may be long, with a part of the context. Tasks go to cores in turn.
- * Tiles and parts follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ * contexts may be long, with a part of the context. Tasks go to cores round-robin. Tiles and parts follow from shapes
+ * and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
@@ -58,7 +58,7 @@ constexpr uint64_t CHIP_TASKS = 48;
 constexpr uint64_t HOST_TASKS = 16;
 constexpr uint64_t LEAST_PART = 512;  // keys of one key head; fewer of several
 constexpr uint64_t LEAST_PART_OF_HEADS = 128;
-constexpr uint32_t RUN_BYTES = 512 << 10;  // of all key heads: few enough pages for a CPU to know where they are
+constexpr uint32_t RUN_BYTES = 512 << 10;  // of all key heads: a CPU's TLB covers so few pages
 
 inline uint64_t LeastPart(uint64_t keyHeads)
 {

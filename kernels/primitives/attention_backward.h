@@ -1,11 +1,11 @@
 /*!
- * The gradient of attention, with probabilities calculated again: p = exp(scale * query key^T - lse),
- * ds = p * (dout value^T - delta) * scale, dquery = ds key, dkey = ds^T query, dvalue = p^T dout. For kernels that say
- * which sequences.
+ * Computes the gradient of attention, with probabilities calculated again: p = exp(scale * query key^T - lse), ds = p *
+ * (dout value^T - delta) * scale, dquery = ds key, dkey = ds^T query, dvalue = p^T dout. The kernels say which
+ * sequences.
  *
- * Plan: two kinds of tasks, which share no output. One is a tile of query rows, which goes over the keys and adds up
- * dquery; the other is a tile of keys, which goes over the queries of all heads that share it and adds up dkey and
- * dvalue, by products of transposes. Products are the cube's, the vector unit makes p and ds of them while the cube
+ * Plan: there are two kinds of tasks, which share no output. One is a tile of query rows, which goes over the keys and
+ * adds up dquery; the other is a tile of keys, which goes over the queries of all heads that share it and adds up dkey
+ * and dvalue, by products of transposes. Products are the cube's, the vector unit makes p and ds of them while the cube
  * calculates the next tile; sums stay in the Unified Buffer in float. Each sum has a fixed order, whatever the number
  * of cores. Bound: the cube, 14 * rows * keys * head size operations.
  */
@@ -23,7 +23,7 @@
 
 namespace ms_ascend_ops {
 
-// M: the type of the mask.
+// M is the type of the mask.
 template <typename T, typename M>
 class AttentionBackward {
 public:
@@ -77,7 +77,7 @@ public:
         blocks_ = blockBuf_.template Get<float>();
     }
 
-    // The tasks of a sequence: of queries, and of keys.
+    // A sequence has these tasks: tiles of queries, and tiles of keys.
     __aicore__ inline uint64_t QueryTasks(const AttentionSequence& sequence) const
     {
         return tiling_.heads * TilesOf(sequence.queryLength);
@@ -116,7 +116,7 @@ private:
         uint64_t value;
         uint64_t rows;  // of lse and delta
     };
-    // Some queries and some keys.
+    // A tile is some queries and some keys.
     struct Tile {
         uint64_t query;
         uint32_t rows;

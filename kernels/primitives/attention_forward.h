@@ -1,6 +1,6 @@
 /*!
- * Attention with an online softmax: out = softmax(scale * query key^T) value, and the log-sum-exp of the scores, for
- * kernels that say which sequences and which rows of them.
+ * Computes attention with an online softmax: out = softmax(scale * query key^T) value, and the log-sum-exp of the
+ * scores, where the kernels say which sequences and which rows of them.
  *
  * Plan: a task is a tile of query rows. For one tile of keys after the other the cube calculates scores, the vector
  * unit makes probabilities of them, exp(score - maximum so far), the cube multiplies those with the values, and the
@@ -24,7 +24,7 @@
 
 namespace ms_ascend_ops {
 
-// M: the type of the mask.
+// M is the type of the mask.
 template <typename T, typename M>
 class AttentionForward {
 public:
@@ -56,7 +56,7 @@ public:
         mask_.Init(mask, tiling, tiling.chunkRows * tiling.tileCols, pipe);
     }
 
-    // The tile of rows from `firstRow` on of a unit, of which there are `rowsPerUnit`.
+    // Computes the tile of rows from `firstRow` on of a head group, which has `rowsPerHeadGroup` of them.
     __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t unit, uint64_t firstRow,
                                 uint64_t rowsPerUnit)
     {
@@ -83,7 +83,7 @@ private:
         uint32_t stride;  // in the Unified Buffer
     };
 
-    // A row's position among the queries of its head.
+    // Returns a row's position among the queries of its head.
     __aicore__ inline uint64_t PositionOf(uint64_t row) const
     {
         return row < view_.queryLength ? row : row % view_.queryLength;
@@ -190,7 +190,7 @@ private:
         }
     }
 
-    // At the edges of what each row sees.
+    // Hides keys at the edges of the range that each row sees.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, const Columns& tile, uint32_t row, uint32_t count)
     {
         for (uint32_t r = 0; r < count; ++r) {
@@ -215,7 +215,7 @@ private:
     AttentionSequence sequence_{};
     AttentionView view_{};
     uint64_t unit_ = 0;
-    uint64_t firstRow_ = 0;  // of the tile, in its unit
+    uint64_t firstRow_ = 0;  // of the tile, in its head group
     uint32_t rowCount_ = 0;
 };
 

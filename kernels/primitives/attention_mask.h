@@ -1,5 +1,5 @@
 /*!
- * The additive mask of an attention: (batch, heads, queries, keys), where the first three may be 1.
+ * Adds the mask of an attention to scores: (batch, heads, queries, keys), where the first three may be 1.
  *
  * TILING has hasMask, and maskBatch, maskHead and maskRow, the elements from one to the next, 0 where the mask
  * broadcasts.

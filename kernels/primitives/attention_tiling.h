@@ -1,5 +1,5 @@
 /*!
- * Arithmetic that the tilings of attentions share. Plain C++.
+ * The tilings of attentions share this arithmetic. It is plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_TILING_H
@@ -47,7 +47,7 @@ inline void CheckSizes(uint64_t headSize, uint64_t valueSize, uint64_t most)
     }
 }
 
-// The keys that a query sees at most; 0: all.
+// Returns the keys that a query sees at most; 0: all.
 inline uint64_t CheckedWindow(int64_t window)
 {
     if (window < 0) {

@@ -1,5 +1,5 @@
 /*!
- * Rows of a tile transposed, so that what is reduced in each row goes down columns: whole repeats, however short the
+ * Transposes rows of a tile, so that reductions of rows go down columns: they take whole repeats, however short the
  * rows are.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_COLUMNS_H

@@ -1,5 +1,5 @@
 /*!
- * Columns: the elements of x that a kernel sees at the positions of a tile, in global memory.
+ * Makes the columns of a convolution in global memory: the elements of x that a kernel sees at the positions of a tile.
  *
  * Channels first the matrix has a row for each kernel offset of each channel and a column for each position; channels
  * last it has a row for each position and a column for each channel of each kernel offset. That is the order of the
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of the output: some rows, or a piece of one.
+// Positions of the output are some rows, or a piece of one.
 struct ConvolutionTile {
     uint64_t sample;
     uint32_t group;
@@ -30,7 +30,7 @@ struct ConvolutionTile {
     __aicore__ inline uint32_t Positions() const { return rows * cols; }
 };
 
-// The tile of positions of this number, without channels.
+// Returns the tile of positions of this number, without channels.
 __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tiling, uint64_t index)
 {
     const uint64_t tiles = static_cast<uint64_t>(tiling.rowTiles) * tiling.colTiles;
@@ -121,7 +121,7 @@ public:
         }
     }
 
-    // From tensor to tensor. For tilings with columns only.
+    // Copies a block from tensor to tensor in global memory. Only a tiling with columns has the queue for it.
     __aicore__ inline void Copy(const AscendC::GlobalTensor<T>& to, const AscendC::GlobalTensor<T>& from,
                                 const Block& block)
     {
@@ -203,7 +203,7 @@ private:
                 static_cast<uint32_t>(fit < left ? fit : left), step};
     }
 
-    // Either, for an x with gaps: with every line by itself.
+    // Makes the columns of an x with gaps, channels first or last: each line is copied by itself.
     __aicore__ inline void MakeApart(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                      const ColumnChunk& chunk)
     {
@@ -302,7 +302,7 @@ private:
         }
     }
 
-    // A row for each position.
+    // Makes a row for each position.
     __aicore__ inline void MakeLast(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                     const ColumnChunk& chunk)
     {
@@ -354,7 +354,7 @@ private:
         }
     }
 
-    // Every second element of each row.
+    // Takes every second element of each row.
     __aicore__ inline void TakePairs(const AscendC::GlobalTensor<T>& columns, const Block& block)
     {
         const uint32_t half = tiling_.copyElements / 2;
@@ -404,14 +404,14 @@ private:
         }
     }
 
-    // Elements of whole blocks.
+    // Rounds up to whole blocks.
     static __aicore__ inline uint32_t InBlocks(uint32_t elements)
     {
         constexpr uint32_t perBlock = AscendC::ONE_BLK_SIZE / sizeof(T);
         return (elements + perBlock - 1) / perBlock * perBlock;
     }
 
-    // Rows of a copy.
+    // Returns how many rows one copy may have.
     __aicore__ inline uint32_t MostRows(uint32_t stride) const
     {
         const uint32_t rows = tiling_.copyElements / stride;

@@ -1,6 +1,6 @@
 /*!
- * Tiling of depthwise convolutions with channels last. Plain C++.
- * Plan: primitives/convolution_depthwise_tiles.h.
+ * Calculates the tiling of depthwise convolutions with channels last, in plain C++.
+ * For the plan see primitives/convolution_depthwise_tiles.h.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
@@ -29,7 +29,7 @@ constexpr uint64_t FloatCopyBytes(uint32_t bytes)
     return bytes == sizeof(float) ? 0 : sizeof(float);
 }
 
-// With two buffers of x.
+// Returns the bytes of a tile, where x has two buffers.
 inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, const Needs& needs)
 {
     const auto seen = [](uint64_t count, uint64_t stride, uint64_t kernel, uint64_t dilation) {
@@ -86,7 +86,7 @@ inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& nee
     return true;
 }
 
-// Cores for the tasks.
+// Plans the cores for the tasks.
 inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, ConvolutionTilingData& tiling)
 {
     const uint32_t side = CUBE_SIDE;

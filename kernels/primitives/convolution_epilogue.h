@@ -1,5 +1,5 @@
 /*!
- * What is done to the channels of tiles of float sums, and the activation.
+ * Applies a function of the channels, and the activation, to tiles of float sums.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H

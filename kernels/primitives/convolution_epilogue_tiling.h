@@ -1,5 +1,5 @@
 /*!
- * Tiling of convolutions whose tiles the vector unit finishes, or makes. Plain C++.
+ * Calculates the tiling of convolutions whose tiles the vector unit finishes, or makes, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_TILING_H
@@ -12,7 +12,8 @@ namespace ms_ascend_ops {
 
 namespace convolution {
 
-// What an epilogue does to channels keeps so many bytes in the Unified Buffer, for each row of a chunk and each column.
+// The epilogue's function of channels keeps so many bytes in the Unified Buffer, for each row of a chunk and each
+// column.
 struct ChannelBytes {
     uint64_t perRow;
     uint64_t perColumn;

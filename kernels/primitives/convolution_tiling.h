@@ -1,5 +1,5 @@
 /*!
- * Tiling of convolutions and of the gradient of their weight. Plain C++.
+ * Calculates the tiling of convolutions and of the gradient of their weight, in plain C++.
  *
  * A tile holds some positions of the output, whole rows of them or a piece of one row. The elements that the kernel
  * sees at these positions are columns: a matrix that is multiplied with the weight. It is made in the workspace, a
@@ -155,7 +155,7 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
         tiling.outWidth = tiling.width;
     }
 
-    // Tiles of positions.
+    // The tiles of positions come first: chunks follow from them.
     const bool host = platform.tileBytes != 0;
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t most = host ? HOST_POSITIONS : POSITIONS;
@@ -206,7 +206,7 @@ inline uint64_t PositionTiles(const ConvolutionTilingData& tiling)
     return tiling.samples * CeilDiv(tiling.outHeight, tiling.tileRows) * CeilDiv(tiling.outWidth, tiling.tileCols);
 }
 
-// Half of a tile of positions.
+// Halves a tile of positions.
 inline void Halve(ConvolutionTilingData& tiling)
 {
     if (tiling.tileRows > 1) {

@@ -1,5 +1,5 @@
 /*!
- * The tiling of a Matmul object. Plain C++.
+ * Calculates the tiling of a Matmul object, in plain C++.
  *
  * On the NPU CANN's tiling classes make a TCubeTiling of it (kernels/ascend/op_host.h), which a kernel finds under the
  * same name in its tiling data; kernels read no field that TCubeTiling does not have. On a host it is used as it is.

@@ -1,9 +1,10 @@
 /*!
- * Tiling shared by attentions whose keys and values lie one after the other, and by their gradients. Plain C++.
+ * Calculates the tiling of attentions whose keys and values lie one after the other, and of their gradients, in plain
+ * C++.
  *
  * A task is a tile of query rows of one head, or, where a head has few rows, of all heads that share keys and values:
- * with the heads first, or one row a head, those lie one after the other in memory. Tasks go to cores in turn. Tiles
- * follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ * with the heads first, or one row a head, those lie one after the other in memory. Tasks go to cores round-robin.
+ * Tiles follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_DENSE_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_DENSE_ATTENTION_TILING_H
@@ -26,7 +27,7 @@ struct AttentionTilingData {
     uint64_t unitsPerKeyHead;
     uint64_t headsOfAUnit;
     uint64_t heads;
-    // Elements from one to the next in memory.
+    // These are the elements from one to the next in memory.
     uint64_t queryBatch;
     uint64_t queryUnit;
     uint64_t queryRow;
@@ -65,7 +66,7 @@ struct AttentionGradTilingData {
     uint64_t heads;
     uint64_t keyHeads;
     uint64_t sharedHeads;  // heads of query that share one of key
-    // Elements from one to the next in memory.
+    // These are the elements from one to the next in memory.
     uint64_t queryBatch;
     uint64_t queryHead;
     uint64_t queryRow;

@@ -1,5 +1,5 @@
 /*!
- * Tiling shared by the gated linear units: y = act(gate) * up. Plain C++.
+ * Calculates the tiling that the gated linear units, y = act(gate) * up, share, in plain C++.
  *
  * The operands are `rows` rows of `length` elements. A tile is part of a row when rows are long, several rows when they
  * are short. Tiles are shared out over cores.
@@ -69,7 +69,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     const uint32_t bytesMoved = (work.forward ? 3 : 5) * work.elementBytes;
     LaunchConfig config;
     config.blockDim = CoresFor(CeilDiv(total, line), total * bytesMoved, platform);
-    // Small enough that every core gets a tile.
+    // The tile is small enough that every core gets one.
     const uint64_t target = std::min<uint64_t>(capacity, RoundUp(CeilDiv(total, config.blockDim), line));
     tiling.rows = rows;
     tiling.length = length;
@@ -100,7 +100,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     return config;
 }
 
-// Two tensors of any shape.
+// Plans two tensors of any shape.
 inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const ActivationScratch& scratch,
                             const Platform& platform, GatedTilingData& tiling)
 {

@@ -1,7 +1,7 @@
 /*!
- * The stages of group_norm that combine the values of channels to values of groups and hand those out to the channels.
- * A tile is some groups of one sample, or all groups of some samples, with D values each; a group of many channels is
- * walked through in tiles of channels.
+ * Serves the stages of group_norm that combine the values of channels to values of groups and hand those out to the
+ * channels. A tile is some groups of one sample, or all groups of some samples, with D values each; a group of many
+ * channels is walked through in tiles of channels.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
@@ -78,7 +78,8 @@ protected:
         return LoadTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], BlockOf(column));
     }
 
-    // Any values of the workspace: a block of array `array`, from element `at` on, its rows `stride` elements apart.
+    // Loads any values of the workspace: a block of array `array`, from element `at` on, with rows `stride` elements
+    // apart.
     __aicore__ inline AscendC::LocalTensor<float> LoadValues(uint64_t array, uint64_t at, const RowBlock& block,
                                                              uint64_t stride)
     {
@@ -101,7 +102,7 @@ protected:
         return inQueue_.template DeQue<X>();
     }
 
-    // dst = the sum of an array's pieces, `step` arrays apart.
+    // Sets dst to the sum of an array's pieces, which are `step` arrays apart.
     __aicore__ inline void SumPieces(const AscendC::LocalTensor<float>& dst, uint64_t array, uint32_t step,
                                      uint32_t column)
     {
@@ -126,7 +127,7 @@ protected:
         StoreTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], local, BlockOf(column));
     }
 
-    // gamma_ and beta_ of the tile's channels, for one sample.
+    // Loads gamma_ and beta_ of the tile's channels, for one sample.
     __aicore__ inline void LoadFactors(uint32_t column, bool withBeta)
     {
         const uint64_t channel = static_cast<uint64_t>(firstOfSample_) * tiling_.groupChannels + column;
@@ -154,7 +155,7 @@ protected:
         AscendC::Muls(dst, dst, factor, static_cast<int32_t>(groups8_));
     }
 
-    // dst[sample] = vector, for each sample of the tile.
+    // Copies a vector to dst[sample], for each sample of the tile.
     __aicore__ inline void RepeatFactor(const AscendC::LocalTensor<float>& dst,
                                         const AscendC::LocalTensor<float>& vector, const RowBlock& block)
     {

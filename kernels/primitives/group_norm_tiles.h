@@ -3,8 +3,8 @@
  * over each channel.
  *
  * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
- * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk
- * of rows, tile by tile; a channel's value acts on its column.
+ * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a task is a chunk of rows,
+ * tile by tile; a channel's value acts on its column.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of a piece that sums of a channel are of.
+// Returns the positions of a piece, which sums of a channel are of.
 __aicore__ inline uint64_t PieceRows(const NormGroupsTilingData& tiling, uint32_t piece)
 {
     const uint64_t left = tiling.lineSize - static_cast<uint64_t>(piece % tiling.linePieces) * tiling.sumChunkRows;
@@ -50,14 +50,14 @@ __aicore__ inline DataRows SumRows(const NormGroupsTilingData& tiling)
             tiling.sumStepRows,     tiling.sumTileCols, tiling.sumStride};
 }
 
-// Units of work, and the tiles of a unit.
+// Walks over tasks, and over the tiles of each.
 template <bool LAST>
 class ChannelWalk {
 public:
-    uint64_t state = 0;      // index of the unit's first channel among the channel values
-    uint32_t channels = 0;   // of the unit
+    uint64_t state = 0;      // index of the task's first channel among the channel values
+    uint32_t channels = 0;   // of the task
     uint32_t piece = 0;      // of those channels
-    uint64_t probe = 0;      // where the unit's probe lies
+    uint64_t probe = 0;      // where the task's probe lies
     uint64_t offset = 0;     // where the tile lies
     Rows shape{0, 0, 0, 0};  // of the tile
 
@@ -146,7 +146,7 @@ private:
     uint64_t rowEnd_ = 0;
 };
 
-// Values of a unit's channels, and what they do to a block.
+// Holds values of a task's channels, and applies them to a block.
 template <bool LAST>
 class ChannelValues {
 public:
@@ -170,7 +170,7 @@ public:
         }
     }
 
-    // Loads `values` arrays of the workspace, from array `first` on, at the unit's channels.
+    // Loads `values` arrays of the workspace, from array `first` on, at the task's channels.
     __aicore__ inline void Load(uint32_t first, uint32_t values, uint64_t state, uint32_t channels)
     {
         local_ = queue_.template AllocTensor<float>();
@@ -224,7 +224,7 @@ private:
     AscendC::LocalTensor<float> blocks_;
 };
 
-// Sums over a unit's channels, which it leaves in the workspace.
+// Sums over a task's channels, and leaves the sums in the workspace.
 template <bool LAST>
 class ChannelSums {
 public:
@@ -278,7 +278,7 @@ public:
         }
     }
 
-    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the unit's channels.
+    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the task's channels.
     __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
     {
         for (uint32_t sum = first; sum < sums_; ++sum) {

@@ -1,10 +1,10 @@
 /*!
- * Tiling of group_norm and group_norm_grad. Plain C++.
+ * Calculates the tiling of group_norm and group_norm_grad, in plain C++.
  *
  * x is N x C x S (channels first) or N x S x C (channels last). Tiles hold channels: rows of S elements, or pieces of
  * them, when channels come first; columns of a chunk of rows when they come last. With channels first a group lies in
- * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. What is calculated
- * of a tile depends on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
+ * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. Tiles depend on the
+ * shape and on the Unified Buffer, not on the number of cores, so results do not either.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILING_H
@@ -105,7 +105,7 @@ inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
     return {static_cast<uint64_t>(x.dims[0]), x.Product(1, x.rank) / channels, channels};
 }
 
-// Tiles of rows.
+// Plans the tiles of rows.
 struct RowTiles {
     uint32_t pieces;
     uint32_t tileRows;
@@ -206,7 +206,7 @@ inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Dem
         static_cast<uint32_t>(most > FLOATS_PER_REPEAT ? most / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT : most);
 }
 
-// Channels last: chunks of rows, columns in tiles.
+// With channels last there are chunks of rows, and tiles of columns.
 inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand,
                      NormGroupsTilingData& tiling)
 {

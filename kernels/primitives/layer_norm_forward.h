@@ -1,6 +1,6 @@
 /*!
- * LayerNorm: y = (x - mean) * rstd * gamma + beta over rows, rstd = 1 / sqrt(var + epsilon), of x or of x = x1 + x2;
- * without an addition also the ReLU of that.
+ * Computes LayerNorm over rows, y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var + epsilon), of x or of x
+ * = x1 + x2; without an addition also the ReLU of that.
  *
  * The variance neither cancels nor takes a pass of its own. A row is shifted by k, the mean of its first columns (the
  * probe, a sixteenth of them), and c = x - k and c^2 are summed: mean = k + d with d = sum(c) / n, and var =
@@ -210,8 +210,8 @@ private:
         AscendC::Adds(laneSum_, totalLanes_, 0.0f, static_cast<int32_t>(2 * FLOAT_LANES));
     }
 
-    // k, d and the variance of a row. With the pieces' lengths n_p, first k that of the first piece, r_p = k_p + s1_p /
-    // n_p - k: d = sum(n_p * r_p) / n, var = sum(s2_p - s1_p^2 / n_p + n_p * (r_p - d)^2) / n.
+    // Computes k, d and the variance of a row. With the pieces' lengths n_p, first k that of the first piece, r_p = k_p
+    // + s1_p / n_p - k: d = sum(n_p * r_p) / n, var = sum(s2_p - s1_p^2 / n_p + n_p * (r_p - d)^2) / n.
     __aicore__ inline void CombinePieces(uint64_t row)
     {
         pieces_.Load(row);
@@ -313,7 +313,7 @@ private:
         BroadcastRows(shiftBlocks_, shift_, rows);
     }
 
-    // d and the variance of the tile's rows.
+    // Computes d and the variance of the tile's rows.
     __aicore__ inline void FinishStatistics(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));

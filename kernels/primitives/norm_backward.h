@@ -44,7 +44,7 @@ struct NormGradTensors {
     GM_ADDR beta = nullptr;
 };
 
-// First stage: dx, and dgamma of each chunk.
+// The first stage computes dx, and dgamma of each chunk.
 template <typename T, typename G, bool CENTER, bool ADD>
 class NormBackward {
 public:
@@ -266,7 +266,7 @@ private:
         }
     }
 
-    // dx and dgamma of the columns of pieces.
+    // Computes dx and dgamma of the columns of pieces.
     __aicore__ inline void ApplyPieces(const CoreShare& share)
     {
         for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
@@ -385,7 +385,7 @@ private:
         }
     }
 
-    // The statistics of `rows` rows and their gradients.
+    // Computes the statistics of `rows` rows and their gradients.
     __aicore__ inline void LoadRowState(uint64_t row, uint32_t rows)
     {
         states_.Load(STATES, row, rows);
@@ -452,7 +452,7 @@ private:
         }
     }
 
-    // A value a row.
+    // Folds the sums to one value a row.
     __aicore__ inline void FinishSums(uint32_t rows)
     {
         FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
@@ -461,7 +461,7 @@ private:
         }
     }
 
-    // inner and outer of each row, as blocks.
+    // Computes inner and outer of each row, as blocks.
     __aicore__ inline void ComputeInner(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));

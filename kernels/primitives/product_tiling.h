@@ -1,5 +1,6 @@
 /*!
- * Tiling shared by products of matrices, y = x weight, and what the vector unit makes of them. Plain C++.
+ * Calculates the tiling that products of matrices, y = x weight, share, and what the vector unit makes of them, in
+ * plain C++.
  *
  * A task is a tile of the output of one batch. Tiles follow from the shapes, not from the number of cores: neither do
  * results.
@@ -16,7 +17,7 @@ struct ProductTilingData {
     CubeTiling product;
     uint64_t tasks;
     uint64_t tilesPerBatch;
-    uint64_t tilesPerRow;  // of tiles: along n
+    uint64_t tilesPerRow;  // tiles along N
     uint64_t m;
     uint64_t n;
     uint64_t k;
@@ -28,7 +29,7 @@ struct ProductTilingData {
     uint32_t transposeX;
     uint32_t transposeWeight;
     uint32_t finished;    // products of a tile that the vector unit finishes together; 0: the cube writes the output
-    uint32_t activation;  // which one, or which form of it
+    uint32_t activation;  // the activation, or its form
     uint32_t hasBias;
     uint32_t hasRowScale;
     uint32_t scratch;  // float tensors of a chunk's size that the activation needs
@@ -46,7 +47,7 @@ constexpr uint64_t HOST_ROWS = 512;
 constexpr uint64_t HOST_COLS = 1024;
 constexpr uint64_t HOST_FINISHED_COLS = 512;  // of all products of a tile together
 constexpr uint64_t ENOUGH_TASKS = 16;         // to share out; smaller tiles beyond that only cost
-constexpr uint64_t HOST_ENOUGH_TASKS = 8;     // where 512 x 1024 x 1024 in 16 takes 5 % longer
+constexpr uint64_t HOST_ENOUGH_TASKS = 8;     // with 16, 512 x 1024 x 1024 takes 5 % longer
 constexpr uint64_t LEAST_ROWS = 64;
 constexpr uint64_t LEAST_COLS = 128;
 // A host packs an operand anew for each tile. With fewer rows than these, 128 x 1536 x 576 of a Zen 5 takes 8 % longer

@@ -1,6 +1,6 @@
 /*!
- * Kernels with products of matrices share this: their Matmul objects, tensors in a core's part of the workspace, and
- * the order of tasks of unequal length.
+ * Kernels with products of matrices share their Matmul objects, tensors in a core's part of the workspace, and the
+ * order of tasks of unequal length.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
 #define MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H

@@ -1,9 +1,9 @@
 /*!
- * The part of the table that a tile needs, in float: cos (1 for what is not rotated) and sin with the sign of the
- * rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the gradient
- * multiplies the partner by the partner's sin.
+ * Prepares the part of the table that a tile needs, in float: cos (1 for what is not rotated) and sin with the sign of
+ * the rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the
+ * gradient multiplies the partner by the partner's sin.
  *
- * Prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
+ * It is prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
@@ -139,7 +139,7 @@ private:
         float factor;
     };
 
-    // To the first and to the second elements of the pairs.
+    // Moves values to the first and to the second elements of the pairs.
     __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, const Values& first, const Values& second)
     {
         if (tiling_.interleave == 0) {
@@ -157,7 +157,7 @@ private:
         Scale(table, runs_, 2 * tiling_.tableStride, 2 * tiling_.half, 1.0f);
     }
 
-    // The first `cols` of each row of the table = row of src * factor.
+    // Sets the first `cols` of each row of the table to row of src * factor.
     __aicore__ inline void Scale(const AscendC::LocalTensor<float>& table, const AscendC::LocalTensor<float>& src,
                                  uint32_t srcStride, uint32_t cols, float factor)
     {

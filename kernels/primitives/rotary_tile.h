@@ -1,11 +1,11 @@
 /*!
- * A tile of heads on its way through the Unified Buffer, rotated by the rotary embedding: y = x * cos + partner(x) *
+ * Takes a tile of heads through the Unified Buffer and rotates it by the rotary embedding: y = x * cos + partner(x) *
  * sin.
  *
  * half: the partner is the other half of the head, read in place. interleave: it is the neighbour, taken from two
  * copies of x loaded one element further and one element back, by masks on the bits (And, Or): no element is gathered.
- * Instructions go over the whole tile, or over all heads of a position where cos differs. Double-buffered, all in
- * float. Kernels say where the heads come from and where they go; TILING is as rotary_tiling.h says.
+ * Instructions go over the whole tile, or over all heads of a position where cos differs. Tiles are double-buffered,
+ * and rotated in float. Kernels say where the heads come from and where they go; TILING is as rotary_tiling.h says.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
@@ -302,7 +302,7 @@ private:
         }
     }
 
-    // dst = src OP table on the first `cols` elements of every head of a tile.
+    // Computes dst = src OP table on the first `cols` elements of every head of a tile.
     template <class OP>
     __aicore__ inline void WithTable(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      const AscendC::LocalTensor<float>& table, const HeadTile& tile, uint32_t cols)

@@ -1,5 +1,5 @@
 /*!
- * Tiling of what rotates heads by the rotary embedding. Plain C++.
+ * Calculates the tiling of operators that rotate heads by the rotary embedding, in plain C++.
  *
  * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
  * half, halfStride, rotated, stride, tableWidth, tableStride, interleave, separateHalves`.
@@ -82,7 +82,7 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     return {tiling.stride * perElement, perPosition};
 }
 
-// Positions of x and rows of the tables, as a kernel walks through them.
+// A kernel walks through positions of x and rows of the tables so.
 struct Walk {
     uint64_t sequences;
     uint64_t length;  // of a sequence

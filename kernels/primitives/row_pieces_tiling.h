@@ -1,5 +1,5 @@
 /*!
- * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. Plain C++.
+ * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. It is plain C++.
  *
  * Whether rows are cut, and where, depends on their number and length and on the machine's Unified Buffer and costs,
  * but not on the number of cores: the values of the pieces are added in order, so results are the same on any number.

@@ -1,5 +1,5 @@
 /*!
- * Tiling shared by the softmaxes over contiguous rows and their gradients. Plain C++.
+ * Calculates the tiling that the softmaxes over contiguous rows and their gradients share, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H

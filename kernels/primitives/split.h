@@ -1,5 +1,5 @@
 /*!
- * Arithmetic of tiling functions: how many cores, how many rows each. Plain C++.
+ * Tiling functions share this arithmetic: how many cores, how many rows each. It is plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SPLIT_H
 #define MS_ASCEND_OPS_PRIMITIVES_SPLIT_H

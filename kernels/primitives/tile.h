@@ -1,5 +1,5 @@
 /*!
- * Moving rows between global memory and the Unified Buffer, and between T and float.
+ * Moves rows between global memory and the Unified Buffer, and between T and float.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_TILE_H
 #define MS_ASCEND_OPS_PRIMITIVES_TILE_H
@@ -11,7 +11,7 @@ namespace ms_ascend_ops {
 template <typename T>
 constexpr bool IS_FLOAT = AscendC::IsSameType<T, float>::value;
 
-// Rows of `cols` elements, `gmStride` elements apart in global memory and `ubStride` in the Unified Buffer.
+// Rows have `cols` elements, and are `gmStride` elements apart in global memory and `ubStride` in the Unified Buffer.
 struct Rows {
     uint32_t rows;
     uint32_t cols;

@@ -1,5 +1,5 @@
 /*!
- * Tiling of products with a weight in 8 or 4 bits, and of a gated pair of them. Plain C++.
+ * Calculates the tiling of products with a weight in 8 or 4 bits, and of a gated pair of them, in plain C++.
  *
  * A task is a tile of the weight: some of its rows, which are columns of the output. Its size follows from the shapes,
  * not from the number of cores: neither do results.
@@ -45,7 +45,7 @@ struct WeightQuantTilingData {
     uint32_t fewRows;
     uint32_t rowsAtOnce;  // of x, with a block of the weight
     uint32_t quantizeX;
-    uint32_t pieces;  // of a group: a sum takes 64 products at most
+    uint32_t pieces;  // of a group: one reduction takes 64 products at most
     uint32_t pieceCols;
     uint32_t groupStride;  // floats from a row of groups to the next, in the Unified Buffer
     // Many rows of x that are rounded first: so many groups at a time, and where they come in the workspace.
@@ -69,7 +69,7 @@ constexpr uint64_t FIXED_BYTES = 4096;
 constexpr uint64_t MOST_CHUNK_ROWS = 32;     // of a product, for the vector unit
 constexpr uint64_t MOST_STRETCH_ROWS = 256;  // of x, in a product that the vector unit finishes
 
-constexpr uint64_t FEW_ROWS = 4;          // of x: more are multiplied faster with an unpacked tile
+constexpr uint64_t FEW_ROWS = 4;          // of x: with more, products with an unpacked tile are faster
 constexpr uint64_t FEW_ROUNDED_ROWS = 8;  // if they become integers
 constexpr uint64_t ROWS_AT_ONCE = 4;      // of x, with a block of the weight
 constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
@@ -118,8 +118,8 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     if (quantizeX) {  // the integers, their scales, and a row of them as half
         fixed += tiling.m * (k + stride * sizeof(float)) + k * 2;
     }
-    // A row of the weight: twice as it comes, as half and as float; scales and offsets of its groups, twice as they
-    // come and as float, sums, and their lanes; and the results.
+    // A row of the weight takes two buffers as it comes, and one as half and one as float; its groups take scales and
+    // offsets, in two buffers as they come and as float, sums and their lanes; and there are the results.
     const uint64_t groupBytes = 2 * 2 * scaleBytes + 5 * sizeof(float);
     const uint64_t perRow = k * (2 + 2 + sizeof(float)) + stride * groupBytes + FLOATS_PER_REPEAT * sizeof(float) +
                             BLOCK_BYTES + 16 + 2 * (sizeof(float) + bytes) +

@@ -1,6 +1,7 @@
 /*!
- * Queries, keys and values out of one tensor, in the layout of attention; queries and keys rotated by the rotary
- * embedding, values as they are. The gradient goes the other way and rotates back. Rotated in float.
+ * Splits one tensor into queries, keys and values in the layout of attention; queries and keys are rotated by the
+ * rotary embedding, values copied as they are. The gradient goes the other way and rotates back. Rotations are in
+ * float.
  *
  * Plan: a tile is some positions of some heads, which lie n * d elements apart in the packed tensor. Those of q and k
  * are rotated as primitives/rotary_tile.h says, the table of their positions being prepared once for all heads; those
@@ -19,7 +20,7 @@ namespace ms_ascend_ops {
 template <typename T, typename C>
 class QkvRotaryEmbedding {
 public:
-    // `back`: from q, k and v to the packed tensor.
+    // `back` means from q, k and v to the packed tensor.
     __aicore__ inline void Init(GM_ADDR qkv, GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR cos, GM_ADDR sin,
                                 const QkvRotaryEmbeddingTilingData& tiling, bool back, AscendC::TPipe& pipe)
     {

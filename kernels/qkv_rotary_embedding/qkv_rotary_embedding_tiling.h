@@ -1,5 +1,5 @@
 /*!
- * Tiling of qkv_rotary_embedding and its gradient. Plain C++.
+ * Calculates the tiling of qkv_rotary_embedding and its gradient, in plain C++.
  *
  * The packed tensor is (sequences, positions, heads, d), the heads those of q, of k, then of v. A tile is a stretch of
  * positions of one sequence with some heads of one of the three; tiles of the same positions follow each other, so that
@@ -69,7 +69,7 @@ inline void SetHeads(uint64_t q, uint64_t k, uint64_t v, QkvRotaryEmbeddingTilin
     tiling.vHeads = static_cast<uint32_t>(v);
 }
 
-// Positions and heads of a tile.
+// Plans positions and heads of a tile.
 inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRotaryEmbeddingTilingData& tiling)
 {
     const uint64_t widest = std::max({tiling.qHeads, tiling.kHeads, tiling.vHeads});

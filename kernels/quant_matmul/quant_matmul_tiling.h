@@ -1,5 +1,6 @@
 /*!
- * Tiling of quant_matmul. Plain C++. All rows of x are one matrix; all else is primitives/product_tiling.h.
+ * Calculates the tiling of quant_matmul, in plain C++. All rows of x are one matrix; all else is
+ * primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_QUANT_MATMUL_TILING_H
 #define MS_ASCEND_OPS_QUANT_MATMUL_TILING_H

@@ -1,9 +1,9 @@
 /*!
- * Rotary position embedding: y = x * cos + partner(x) * sin, where a pair's first element has -sin; the gradient
- * rotates dy back. All in float.
+ * Computes the rotary position embedding, y = x * cos + partner(x) * sin, where a pair's first element has -sin; the
+ * gradient rotates dy back. Both are in float.
  *
  * Plan: a tile is some positions with all their heads; its part of cos and sin is prepared once and used for every
- * sequence. How a tile is rotated stands in primitives/rotary_tile.h.
+ * sequence. primitives/rotary_tile.h says how a tile is rotated.
  * Bound: memory (x once, y once; the shifted copies of interleave come out of L2).
  */
 #ifndef MS_ASCEND_OPS_ROTARY_EMBEDDING_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of rotary_embedding and its gradient. Plain C++.
+ * Calculates the tiling of rotary_embedding and its gradient, in plain C++.
  *
  * x is (sequences, positions, heads, d). A tile is a stretch of positions of one sequence, with all heads or with some
  * heads of one position. Tiles of the same positions follow each other, so that their part of the table is prepared

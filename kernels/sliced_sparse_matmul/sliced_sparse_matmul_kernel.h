@@ -1,13 +1,13 @@
 /*!
- * A few rows times the transpose of a sparse matrix in slices, accumulated in float.
+ * Multiplies a few rows with the transpose of a sparse matrix in slices, with sums in float.
  *
  * Plan: rows of the matrix are cut into pieces, 64 of which lie side by side in a slice, one a lane, so that each step
  * is as wide as the vector unit. A row of x stays in the Unified Buffer, as floats with a zero behind the last; indices
  * become offsets, elements are gathered, multiplied with the values and folded to a sum of each lane, a chunk of
  * positions at once, whatever slices they are of. The sums of pieces go to the workspace. After a barrier rows of the
  * result are added up of them in the same way, with no values. Places without a value name the zero. No offset leaves
- * the row: an index that there cannot be is brought back first, and the kernel stops at the end. The work of a core
- * does not change a sum. Rows of x come one by one: indices are read again for each.
+ * the row: an index out of range is clamped first, and the kernel stops at the end. The work of a core does not change
+ * a sum. Rows of x come one by one: indices are read again for each.
  * Bound: Gather, some 5 elements a cycle, or memory, indices and values once for each row of x.
  */
 #ifndef MS_ASCEND_OPS_SLICED_SPARSE_MATMUL_KERNEL_H
@@ -130,7 +130,7 @@ public:
     }
 
 private:
-    // Slices of a core.
+    // A core has the slices from `first` to `last`.
     struct Share {
         uint32_t first;
         uint32_t last;
@@ -181,7 +181,7 @@ private:
         } while (slice < share.last);
     }
 
-    // The elements that the indices of a chunk of positions name, times the values.
+    // Gathers the elements that the indices of a chunk of positions name, and multiplies them with the values.
     template <bool WITH_VALUES>
     __aicore__ inline void LoadProducts(const AscendC::GlobalTensor<int32_t>& indices, uint32_t position,
                                         uint32_t chunk, uint32_t elements)
@@ -259,7 +259,7 @@ private:
         return offsets.template ReinterpretCast<uint32_t>();
     }
 
-    // A row as floats, with zeros behind the last element.
+    // Loads a row as floats, with zeros behind the last element.
     template <typename U>
     __aicore__ inline void LoadRow(const AscendC::GlobalTensor<U>& src, uint32_t elements)
     {

@@ -1,5 +1,5 @@
 /*!
- * Tiling of sliced_sparse_matmul. Plain C++.
+ * Calculates the tiling of sliced_sparse_matmul, in plain C++.
  *
  * Cores share slices by their positions, and then groups of 64 rows of the result. A row of x, later its sums of
  * pieces, stays in the Unified Buffer.

@@ -1,10 +1,10 @@
 /*!
- * Softmax over any axis: y = exp(x - max(x)) / sum(exp(x - max(x))), all in float.
+ * Computes softmax over any axis in float: y = exp(x - max(x)) / sum(exp(x - max(x))).
  *
  * Plan: contiguous rows (the last axis) tile by tile, several short rows to a tile, x and y double-buffered; maxima and
  * sums are folded to 64 lanes a row unless rows are short, WholeReduce finishes all rows of a tile, Brcb spreads them
- * again. Any other axis: tiles of columns, where maximum, sum and division go column by column. What does not fit the
- * Unified Buffer is read twice: first for the maximum and the sum, corrected from chunk to chunk, then for y.
+ * again. Any other axis: tiles of columns, where maximum, sum and division go column by column. A tile that does not
+ * fit the Unified Buffer is read twice: first for the maximum and the sum, corrected from chunk to chunk, then for y.
  * Bound: memory (x once or twice, y once); a vector unit that does 32 Exp a cycle keeps up.
  */
 #ifndef MS_ASCEND_OPS_SOFTMAX_KERNEL_H

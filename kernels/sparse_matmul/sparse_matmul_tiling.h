@@ -1,5 +1,5 @@
 /*!
- * Tiling of sparse_matmul and sparse_matmul_grad. Plain C++.
+ * Calculates the tiling of sparse_matmul and sparse_matmul_grad, in plain C++.
  *
  * Work is split by non-zeros and rows together (merge path): the ends of rows and the non-zeros are one list, which
  * tasks share evenly, whatever the pattern. Tasks follow from the shapes, not from the number of cores: neither do
@@ -50,7 +50,7 @@ constexpr uint64_t MAX_TILE_COLS = 8192;
 constexpr uint32_t ROW_BUFFERS = 4;
 constexpr uint64_t SHARE_ENTRIES = 16;  // of the gradient: a block of 32 bytes of any type
 
-// The widest stretch of columns whose buffers, of `bytesPerCol`, fit.
+// Returns the widest stretch of columns whose buffers, of `bytesPerCol`, fit.
 inline uint32_t TileCols(uint64_t cols, uint32_t bytesPerCol, uint32_t fixed, const Platform& platform)
 {
     const uint64_t fit = (platform.ubBytes - fixed) / bytesPerCol / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT;

@@ -1,6 +1,7 @@
 /*!
- * The operators in ONNX Runtime, on a CPU: RegisterCustomOps, which it calls for a library that is registered with its
- * session options. Kernels run on ONNX Runtime's own memory, in the calling thread and the threads of the host layer.
+ * Brings the operators to ONNX Runtime on a CPU by RegisterCustomOps, which it calls for a library that is registered
+ * with its session options. Kernels run on ONNX Runtime's own memory, in the calling thread and the threads of the host
+ * layer.
  */
 #include <algorithm>
 #include <array>
@@ -25,7 +26,7 @@ namespace {
 constexpr const char* DOMAIN_NAME = "ms_ascend_ops";
 constexpr size_t ERROR_BYTES = 2048;
 constexpr size_t ALIGNMENT = 64;
-// Combinations of shapes that a node remembers.
+// A node remembers so many combinations of shapes.
 constexpr size_t MOST_PREPARED = 1024;
 
 struct DtypeEntry {
@@ -81,7 +82,7 @@ ort::Status* Guard(const ort::Api& api, F&& body)
     }
 }
 
-// An attribute of a node: its value, and for a string the text.
+// An attribute of a node has a value, and for a string the text.
 struct GivenAttribute {
     AttributeValue value;
     std::string text;
@@ -144,7 +145,7 @@ class Attributes {
 public:
     Attributes(const ort::Api& api, const ort::KernelInfo* info) : api_(api), info_(info) {}
 
-    // The value of the node, checked, or the default.
+    // Reads the value of the node, checked, or the default.
     GivenAttribute Read(const Operator& op, const AttributeDef& def) const
     {
         const GivenAttribute found = Read(op, def, def.name.c_str());
@@ -287,7 +288,7 @@ struct FreePrepared {
     void operator()(MsAscendPrepared* prepared) const { MsAscendOpsFreePrepared(prepared); }
 };
 
-// The kernel of a node for inputs of certain shapes.
+// A node keeps its kernel for inputs of certain shapes.
 struct Prepared {
     std::unique_ptr<MsAscendPrepared, FreePrepared> launch;
     std::vector<Output> outputs;
@@ -389,7 +390,7 @@ private:
         }
     }
 
-    // The memory of an output, or null if nobody wants it.
+    // Returns the memory of an output, or null if nobody wants it.
     void* ResultMemory(ort::KernelContext* context, size_t index, size_t wanted, const Shape& shape) const
     {
         ort::Value* value = nullptr;

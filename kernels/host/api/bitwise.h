@@ -1,5 +1,5 @@
 /*!
- * And, Or: bits of 16-bit integers.
+ * Implements And and Or, on the bits of 16-bit integers.
  */
 #ifndef ASCENDC_HOST_API_BITWISE_H
 #define ASCENDC_HOST_API_BITWISE_H
@@ -36,7 +36,7 @@ void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t cou
     Core::Current().Issue();
 }
 
-// Strided forms: counter mode, everything contiguous but for a src1 of one DataBlock (strides 0).
+// Strided forms exist in counter mode only, with everything contiguous but for a src1 of one DataBlock (strides 0).
 inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatParams& params)
 {
     const bool gapless = params.dstBlkStride == 1 && params.dstRepStride == DEFAULT_REPEAT_STRIDE &&

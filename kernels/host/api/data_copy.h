@@ -1,5 +1,5 @@
 /*!
- * DataCopy and DataCopyPad between global memory and the Unified Buffer.
+ * Implements DataCopy and DataCopyPad between global memory and the Unified Buffer.
  */
 #ifndef ASCENDC_HOST_API_DATA_COPY_H
 #define ASCENDC_HOST_API_DATA_COPY_H
@@ -72,7 +72,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint3
                    sizeof(T)} HOST_OBSERVED(, {where, "DataCopy", {host::CopyForm::COUNT, count}}));
 }
 
-// Lengths and gaps in blocks of 32 bytes.
+// Lengths and gaps are in blocks of 32 bytes.
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params HOST_WHERE)
 {

@@ -1,5 +1,5 @@
 /*!
- * TPipe, TQue, TBuf, and the synchronisation of pipes and cores.
+ * Implements TPipe, TQue, TBuf, and the synchronisation of pipes and cores.
  *
  * This core runs its instructions in order, so queues hand buffers on and flags and pipe barriers have nothing to do.
  */

@@ -1,5 +1,5 @@
 /*!
- * Instructions that fill tensors, or move elements inside the Unified Buffer.
+ * Implements the instructions that fill tensors, or move elements inside the Unified Buffer.
  */
 #ifndef ASCENDC_HOST_API_REARRANGE_H
 #define ASCENDC_HOST_API_REARRANGE_H
@@ -75,12 +75,12 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     instruction.operandCount = 2;
     instruction.option = skipped;
     instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
-    // The last element read lies within the data although a unit spans a pair.
+    // The last element read lies within the data although an iteration spans a pair.
     instruction.operands[1] = {src0.Address(), 2 * sizeof(T), static_cast<uint32_t>((1 + skipped) * sizeof(T))};
     host::Core::Current().Issue();
 }
 
-// dst[i] = the element srcBaseAddr + srcOffset[i] bytes into src.
+// Sets dst[i] to the element srcBaseAddr + srcOffset[i] bytes into src.
 template <typename T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
             const uint32_t srcBaseAddr, const uint32_t count HOST_WHERE)

@@ -77,7 +77,7 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         instruction.option = option;
         return instruction;
     };
-    // acc = src0 op acc, repeat after repeat into the same lanes.
+    // Such a call is acc = src0 op acc, repeat after repeat into the same lanes.
     const bool accumulates = binary && walks[0] == Walk::ONE_REPEAT && walks[2] == Walk::ONE_REPEAT &&
                              sources[0].base == sources[2].base && !anyBlocks;
     if (accumulates && walks[1] == Walk::GAPLESS) {

@@ -1,5 +1,5 @@
 /*!
- * Vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
+ * Implements vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
  */
 #ifndef ASCENDC_HOST_API_VECTOR_H
 #define ASCENDC_HOST_API_VECTOR_H
@@ -20,7 +20,7 @@ struct Source {
     uint32_t elementBytes;
 };
 
-// The iteration of a call: `full` repeats of `lanes` elements, then one of `tail` elements.
+// A call has `full` repeats of `lanes` elements, then one of `tail` elements.
 struct Iteration {
     uint32_t full;
     uint32_t lanes;
@@ -128,7 +128,7 @@ Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t r
     return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
 }
 
-// A scalar operand as an instruction carries it: an integer by its bits.
+// An instruction carries a scalar operand so: an integer by its bits.
 inline float ScalarOf(float value)
 {
     return value;
@@ -356,7 +356,7 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
                          srcBlkStride, srcRepStride);
 }
 
-// The values alone: ORDER_ONLY_VALUE.
+// These return the values alone (ORDER_ONLY_VALUE).
 template <typename T, bool isSetMask = true>
 void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
                     const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,

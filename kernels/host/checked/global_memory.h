@@ -1,5 +1,5 @@
 /*!
- * Global memory of a launch: who wrote and read each byte of the outputs and the workspace.
+ * Records who wrote and read each byte of global memory in a launch: of the outputs and the workspace.
  */
 #ifndef ASCENDC_HOST_CHECKED_GLOBAL_MEMORY_H
 #define ASCENDC_HOST_CHECKED_GLOBAL_MEMORY_H
@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// One copy or scalar access: `rows` pieces of `rowBytes`, `stride` bytes apart.
+// One copy or scalar access touches `rows` pieces of `rowBytes`, `stride` bytes apart.
 struct GlobalSpan {
     uint64_t offset;  // in the argument
     uint32_t rows;

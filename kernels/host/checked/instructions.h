@@ -1,5 +1,5 @@
 /*!
- * These limits hold for vector instructions on Atlas A2.
+ * Checks the limits of vector instructions on Atlas A2.
  */
 #ifndef ASCENDC_HOST_CHECKED_INSTRUCTIONS_H
 #define ASCENDC_HOST_CHECKED_INSTRUCTIONS_H
@@ -9,7 +9,7 @@
 namespace AscendC {
 namespace host {
 
-// Data types, alignment, repeats, mask, strides, overlap of source and destination.
+// Checks data types, alignment, repeats, mask, strides, and overlap of source and destination.
 void CheckInstruction(const VectorEvent& event);
 
 // Each element of the destination comes from the same element of every source.

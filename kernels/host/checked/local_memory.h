@@ -1,5 +1,5 @@
 /*!
- * The Unified Buffer of one core: which bytes hold a value, and who touched each block last.
+ * Records of the Unified Buffer of one core which bytes hold a value, and who touched each block last.
  */
 #ifndef ASCENDC_HOST_CHECKED_LOCAL_MEMORY_H
 #define ASCENDC_HOST_CHECKED_LOCAL_MEMORY_H

@@ -1,5 +1,5 @@
 /*!
- * The rules of the checked build, what a violation looks like, and notes.
+ * Lists the rules of the checked build, and reports violations and notes.
  */
 #ifndef ASCENDC_HOST_CHECKED_RULES_H
 #define ASCENDC_HOST_CHECKED_RULES_H
@@ -11,7 +11,7 @@
 namespace AscendC {
 namespace host {
 
-// In the order of the table in rules.cpp.
+// The order is that of the table in rules.cpp.
 enum class Rule : uint32_t {
     // launch
     BLOCK_DIM,

@@ -81,7 +81,7 @@ void Destroy(MatmulPrimitive& entry)
     entry = MatmulPrimitive{};
 }
 
-// A description for the time of a block.
+// Owns a description for the time of a block.
 class ScopedDesc {
 public:
     ScopedDesc(const Matrix& matrix, uint32_t rows, uint32_t cols, int type)

@@ -1,5 +1,5 @@
 /*!
- * The few functions of oneDNN that products need, found at run time: MindSpore's wheel brings the library, and no
+ * Finds the few functions of oneDNN that products need at run time: MindSpore's wheel brings the library, and no
  * header.
  *
  * They are of oneDNN's C API of major version 3 (oneapi/dnnl/dnnl.h), which is stable. Without a thread pool a call

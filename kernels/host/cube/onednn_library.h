@@ -1,7 +1,7 @@
 /*!
- * The C API of oneDNN 3, as far as it is used, and the library that has it. Of oneDNN 2, which MindSpore 2.7 and 2.8
- * bring, only the functions for matrices are used: its primitives are made in another way. Convolutions need a library
- * that is built for thread pools of others, as MindSpore's is.
+ * Declares the C API of oneDNN 3, as far as it is used, and finds the library that has it. Of oneDNN 2, which MindSpore
+ * 2.7 and 2.8 bring, only the functions for matrices are used: its primitives are made in another way. Convolutions
+ * need a library that is built for thread pools of others, as MindSpore's is.
  */
 #ifndef ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
 #define ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H

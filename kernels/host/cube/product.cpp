@@ -14,7 +14,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// Memory of this thread, kept from product to product; whole cache lines.
+// Returns memory of this thread, which is kept from product to product, in whole cache lines.
 template <uint32_t SLOT>
 float* Scratch(size_t count)
 {
@@ -28,7 +28,7 @@ float* Scratch(size_t count)
     return memory.data() + (LINE_BYTES - begin % LINE_BYTES) % LINE_BYTES / sizeof(float);
 }
 
-// The matrix in floats, without gaps.
+// Returns the matrix in floats, without gaps.
 template <uint32_t SLOT>
 Matrix Floats(const Matrix& matrix, ElementType type, uint32_t rows, uint32_t cols)
 {
@@ -156,7 +156,7 @@ Matrix PartOf(const Matrix& matrix, ElementType type, uint32_t row, uint32_t col
     return {matrix.data + elements * BytesOf(type), matrix.stride, matrix.transposed};
 }
 
-// Into floats.
+// Multiplies panels that are converted to floats.
 void MultiplyPanels(const Product& product, const OneDnn& library)
 {
     constexpr int64_t STRIDE = PANEL_SIDE + PANEL_GAP;
@@ -169,7 +169,7 @@ void MultiplyPanels(const Product& product, const OneDnn& library)
         part.accumulate = product.accumulate || p > 0;
         part.a = PartOf(product.a, product.type, 0, p);
         if (product.a.transposed) {
-            // In rows once, not anew for every panel.
+            // The rows are packed once, not anew for every panel.
             float* const rows = Scratch<0>(product.m * static_cast<uint64_t>(STRIDE));
             g_vectorUnit->packPanel[static_cast<uint32_t>(product.type)](
                 {part.a.data, rows, part.a.stride, STRIDE, part.k, product.m, true});

@@ -13,7 +13,7 @@ static_assert(sizeof(Value) == 24, "graphs are compared as bytes: no padding");
 
 namespace {
 
-// But for the payload of NaN.
+// These commute but for the payload of NaN.
 bool Commutes(Opcode opcode)
 {
     return opcode == Opcode::ADD || opcode == Opcode::MUL || opcode == Opcode::AND || opcode == Opcode::OR;

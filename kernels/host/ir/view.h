@@ -1,5 +1,5 @@
 /*!
- * Rows of global memory, and copies of them into the Unified Buffer that were not made.
+ * Describes rows of global memory, and copies of them into the Unified Buffer that were not made.
  */
 #ifndef ASCENDC_HOST_IR_VIEW_H
 #define ASCENDC_HOST_IR_VIEW_H

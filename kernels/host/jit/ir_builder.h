@@ -63,25 +63,25 @@ public:
     std::string IsSubnormal(const std::string& a);  // a mask
     // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
-    // Entry number `index`, an i32, of a table of `type`; and a vector of values of that type.
+    // Loads entry number `index`, an i32, of a table of `type`; and assembles a vector of values of that type.
     std::string Entry(const void* table, const char* type, const std::string& index);
     std::string Assembled(const std::vector<std::string>& values, const char* type);
     // The first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
     std::string MaskedLoad(const std::string& address, const char* type, const std::string& mask);
     void MaskedStore(const std::string& address, const char* type, const std::string& value, const std::string& mask);
-    // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
+    // This one is of AVX512_BF16: it rounds a, then b to bfloat16, as 16-bit integers; subnormal numbers become zeros.
     std::string ConvertToBFloat16(const std::string& a, const std::string& b);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
     std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
     // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
     static std::string Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
                                const std::function<uint32_t(uint32_t)>& index);
-    // One or the other, by an i1.
+    // Does one or the other, by an i1.
     void If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no);
     // `each` of `begin`, `begin` + step and so on, as long as that is less than `end`; 64-bit integers.
     void For(const std::string& begin, const std::string& end, uint32_t step,
              const std::function<void(const std::string&)>& each);
-    // The first of two 64-bit integers, but no more than the second.
+    // Returns the first of two 64-bit integers, but no more than the second.
     std::string UpTo(const std::string& a, const std::string& limit);
     // Prefetches the line at an address, to be read or written, into this cache and those below.
     enum class Cache : uint32_t { SECOND = 2, FIRST = 3 };  // as LLVM numbers localities

@@ -218,10 +218,10 @@ private:
         }
         return 2;
     }
-    // Elements in one iteration of the loop, a multiple of a repeat.
+    // Returns the elements in one iteration of the loop, a multiple of a repeat.
     uint32_t AtOnce() const { return lanes_ == IrBuilder::AVX512_LANES ? 2 * REPEAT_FLOATS : REPEAT_FLOATS; }
 
-    // `from`: the block before the loop.
+    // `from` is the block before the loop.
     std::string Loop(const std::string& from, const std::string& next)
     {
         const std::string block = ", %" + ir_.Block() + " ]\n";

@@ -1,5 +1,5 @@
 /*!
- * The terms in which API functions report their arguments: arguments of hooks (hooks.h), fields of events
+ * API functions report their arguments by these types: they are arguments of hooks (hooks.h) and fields of events
  * (observer.h).
  */
 #ifndef ASCENDC_HOST_OBSERVED_CALLS_H
@@ -120,7 +120,7 @@ struct Index {
     Where where;
 };
 
-// Who copies, as the API function hands it to what all copies share.
+// The API function hands this to the code that all copies share: it says who copies.
 struct CopySite {
     Where where;
     const char* name;

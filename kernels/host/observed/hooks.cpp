@@ -6,7 +6,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// The state of the hooks for the core on this thread.
+// Returns the state of the hooks for the core on this thread.
 ObservedCore& Self()
 {
     return CoreState(Core::Current().BlockIdx());
@@ -30,7 +30,7 @@ constexpr uint32_t RoundUp(uint32_t bytes)
     return (bytes + ONE_BLK_SIZE - 1) / ONE_BLK_SIZE * ONE_BLK_SIZE;
 }
 
-// The queue's buffer at this offset; 0: none.
+// Returns the queue's buffer at this offset; 0: none.
 uint32_t NumberAt(uint32_t first, uint32_t offset)
 {
     if (first == 0) {

@@ -150,7 +150,7 @@ struct VectorEvent : Event {
     Access accesses[MAX_ACCESSES];  // [0] is the destination
 };
 
-// GM -> UB on MTE2, UB -> GM on MTE3.
+// Copies from GM to UB run on MTE2, those from UB to GM on MTE3.
 struct CopyEvent : Event {
     CopyRequest request;
     bool toLocal;
@@ -168,7 +168,7 @@ struct CopyEvent : Event {
     uint32_t paddedBytes;
 };
 
-// The tiling of a Matmul object, as far as it limits the products, and its type.
+// Holds the tiling of a Matmul object, as far as it limits the products, and its type.
 struct MatmulLimits {
     bool initialised = false;
     uint32_t singleM = 0;
@@ -283,7 +283,7 @@ public:
 // Returns the observer of this build.
 Observer& TheObserver();
 
-// The running launch.
+// Returns the running launch.
 const LaunchInfo& CurrentLaunch();
 
 // Before LaunchBlocks, by the same thread: what the launch's arguments are.

@@ -1,7 +1,7 @@
 /*!
- * Products of rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
- * (simd/packed_products_unit.h): of rounded rows any number, of floats a few. They answer in the place of the kernel,
- * in the fast build; the kernel is the reference.
+ * Multiplies rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
+ * (simd/packed_products_unit.h): any number of rounded rows, or a few of floats. They answer in the place of the
+ * kernel, in the fast build; the kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
 #define ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H

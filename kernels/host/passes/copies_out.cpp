@@ -1,5 +1,6 @@
 /*!
- * Copies to global memory in groups: each goes where its data is made, or the instructions write there themselves.
+ * Places copies to global memory in groups: each goes where its data is made, or the instructions write there
+ * themselves.
  */
 #include <algorithm>
 

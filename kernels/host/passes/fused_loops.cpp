@@ -220,7 +220,7 @@ void AddToLoops(LoopMember&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// The loops of a group.
+// Finds the loops of a group.
 class GroupLoops {
 public:
     GroupLoops(const Group& group, const std::vector<Instruction>& instructions)
@@ -291,9 +291,9 @@ private:
     std::vector<OpenLoop> loops_;
 };
 
-// Several instructions are always worth it. A single one has a loop of its own in the library, which is as fast but for
-// sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal. Those are worth
-// it with many elements.
+// Loops of several instructions are always worth it. A single one has a loop of its own in the library, which is as
+// fast but for sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal.
+// Those are worth it with many elements.
 bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;

@@ -1,8 +1,9 @@
 /*!
- * Fused loops: instructions of a group that compiled code carries out in one pass, with every value in a register.
+ * Finds fused loops: instructions of a group that compiled code carries out in one pass, with every value in a
+ * register.
  *
- * A loop takes all instructions that depend on each other, and those that read the same. Here loops are found, and
- * brought into a form without addresses (loop_form.h).
+ * A loop takes all instructions that depend on each other, and those that read the same. Loops are brought into a form
+ * without addresses (loop_form.h).
  */
 #ifndef ASCENDC_HOST_PASSES_FUSED_LOOPS_H
 #define ASCENDC_HOST_PASSES_FUSED_LOOPS_H

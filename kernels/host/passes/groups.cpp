@@ -20,7 +20,7 @@ bool IsTiny(const Instruction& instruction)
     return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
 }
 
-// May strips of the instruction not begin at every one of so many units?
+// May strips of the instruction not begin at every one of so many iterations?
 bool IsGranular(const Instruction& instruction, uint32_t units)
 {
     return instruction.granule > 1 && instruction.units / units % instruction.granule != 0;
@@ -131,12 +131,12 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
 {
     uint32_t units = group.units;
     if (later.units != units) {
-        // It would only go by coarser units.
+        // It would only go by coarser iterations.
         const auto shares = [&](uint32_t member) { return ShareMemory(instructions_[member], later); };
         if (std::none_of(group.members.begin(), group.members.end(), shares)) {
             return false;
         }
-        // Strips of whole units of the coarsest member must stay short.
+        // Strips of whole iterations of the coarsest member must stay short.
         const uint32_t coarsest = std::min(units, later.units);
         const auto granular = [&](uint32_t member) { return IsGranular(instructions_[member], coarsest); };
         if (IsGranular(later, coarsest) || std::any_of(group.members.begin(), group.members.end(), granular)) {

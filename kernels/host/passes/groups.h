@@ -1,5 +1,5 @@
 /*!
- * Groups of instructions that can walk over their operands in step.
+ * Finds groups of instructions that can walk over their operands in step.
  *
  * The result of a group is that of running its instructions one after the other: an instruction joins only if no strip
  * of it touches bytes that an earlier member has still to read or write.
@@ -20,8 +20,8 @@ constexpr uint32_t STRIP_ELEMENTS = 512;
 struct Group {
     std::vector<uint32_t> members;  // indices of instructions, in order
     uint32_t units = 0;             // of its coarsest instruction, or less; every other has a multiple of it
-    uint32_t elements = 0;          // of its widest instruction in one such unit
-    bool granular = false;          // a member wants strips at multiples of GRANULE units
+    uint32_t elements = 0;          // of its widest instruction in one such iteration
+    bool granular = false;          // a member wants strips at multiples of GRANULE iterations
 };
 
 class Groups {

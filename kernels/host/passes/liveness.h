@@ -1,5 +1,6 @@
 /*!
- * Liveness: which instructions, and which stores of a loop (fused_loops.h), make what is read later.
+ * Computes the liveness of instructions, and of stores of a loop (fused_loops.h): which of them make data that is read
+ * later.
  */
 #ifndef ASCENDC_HOST_PASSES_LIVENESS_H
 #define ASCENDC_HOST_PASSES_LIVENESS_H

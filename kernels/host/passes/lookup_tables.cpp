@@ -16,11 +16,11 @@ namespace host {
 namespace {
 
 constexpr uint32_t ENTRIES = 1u << 16;
-// With 256 KiB each at most, 16 MiB.
+// They have 256 KiB each at most, 16 MiB together.
 constexpr size_t MAX_TABLES = 64;
 constexpr size_t ALIGNMENT = 4096;  // a page
 
-// The key of a value's table: its parts, the value itself the last.
+// The key of a value's table is made of its parts, the value itself the last.
 std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& parts)
 {
     std::vector<int16_t> place(values.size(), Value::NO_VALUE);

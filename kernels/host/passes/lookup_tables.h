@@ -1,5 +1,6 @@
 /*!
- * The results of values (value_graph.h) that depend on one element of 16 bits, for each of the 65536 that there are.
+ * Makes tables of the results of values (value_graph.h) that depend on one element of 16 bits: one entry for each of
+ * its 65536 values.
  */
 #ifndef ASCENDC_HOST_PASSES_LOOKUP_TABLES_H
 #define ASCENDC_HOST_PASSES_LOOKUP_TABLES_H

@@ -9,7 +9,8 @@ namespace host {
 
 namespace {
 
-// The operation of an instruction on the elements of a row of so many (0: of all units); NONE: there is none in loops.
+// Returns the operation of an instruction on the elements of a row of so many (0: of all iterations), or NONE if loops
+// have none.
 Operation OperationOf(const Instruction& instruction, uint32_t elements)
 {
     const bool byRow = instruction.lanes > 1;
@@ -30,7 +31,7 @@ Operation OperationOf(const Instruction& instruction, uint32_t elements)
     return !blocks || (kind == OperationKind::BINARY && (byRow || BlocksFit(elements))) ? operation : Operation{};
 }
 
-// A copy of elements of a type.
+// Returns the operation of a copy of elements of a type.
 Operation OperationOf(const Instruction& copy, Access access)
 {
     const Operand* const operands = copy.operands;
@@ -94,7 +95,7 @@ LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instru
     if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
         member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }
-    // Operands 0 and 2 collect.
+    // Only operands 0 and 2 collect.
     const uint32_t count = member.operation.layout == Layout::ACCUMULATE ? 2 : instruction.operandCount;
     for (uint32_t i = 0; i < count && member.operation != Operation{}; ++i) {
         const Operand& operand = instruction.operands[i];

@@ -12,13 +12,13 @@ namespace host {
 
 namespace {
 
-// Rows that get an instruction each: long enough for that, and not too many. Where other instructions go over columns
-// of it, a row is some shorter ones, which would take several passes otherwise.
+// Rows get an instruction each if they are long enough and not too many. Where other instructions go over columns of
+// it, a row may be shorter: it would take several passes otherwise.
 constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
 constexpr uint32_t MIN_ROW_UNITS_OF_COLUMNS = STRIP_ELEMENTS / 2;
 constexpr uint32_t MAX_ROWS = 32;
 
-// Element-wise, unit by unit.
+// Is it element-wise, iteration by iteration?
 bool IsElementWise(const Instruction& instruction)
 {
     const OperationKind kind = KindOf(instruction);
@@ -26,7 +26,7 @@ bool IsElementWise(const Instruction& instruction)
            instruction.operation.layout != Layout::ACCUMULATE;
 }
 
-// By repeats, on some columns of rows that lie apart.
+// Is it by repeats, on some columns of rows that lie apart?
 bool IsOnColumns(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];

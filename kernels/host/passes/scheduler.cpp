@@ -121,7 +121,7 @@ void Scheduler::RecordRows(std::vector<Instruction>& rows)
     for (uint32_t r = 0; r < rows.size(); ++r) {
         SetEnds(rows[r]);
         const Operand& to = rows[r].operands[0];
-        // An accumulator is read through its destination, and so is the value that one unit leaves for the next.
+        // An accumulator is read through its destination, and so is the value that one iteration leaves for the next.
         if (to.stride < static_cast<int64_t>(to.extent)) {
             Overwrite(SpanOf(to), false);
         }

@@ -1,5 +1,5 @@
 /*!
- * One AI core of a launch, as a worker thread plays it: its Unified Buffer, and the instructions it has recorded but
+ * Plays one AI core of a launch in a worker thread: it has a Unified Buffer, and the instructions that are recorded but
  * not yet carried out.
  *
  * Deferred execution. Vector instructions and copies are recorded in order; a run of them is a program. A program ends
@@ -60,7 +60,7 @@ struct MaskState {
     uint32_t count = 0;  // active lanes (normal) or elements (counter)
 };
 
-// The vector cores of a launch, and how many of them share a cube core.
+// A launch has vector cores, some of which share a cube core.
 struct Cores {
     uint32_t count = 1;
     uint32_t group = 1;
@@ -81,7 +81,7 @@ public:
     }
 
     void Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant);
-    // Replays a recorded launch instead of the kernel (trace_cache.h). Null: no such launch.
+    // Replays a recorded launch instead of the kernel (trace_cache.h), if there is one. Null: no such launch.
     bool Replay(const LaunchForm* launch) { return launch != nullptr && traceCache_.Replay(*launch, blockIdx_); }
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
     Instruction& Next();
@@ -102,7 +102,7 @@ public:
     const char* Read(const char* ub);
     // The bytes of this UB range are not needed any more.
     void Discard(const char* ub, uint32_t bytes);
-    // A product of matrices in global memory, after everything recorded.
+    // Multiplies matrices in global memory, after everything recorded.
     void Multiply(const Product& product);
     // A scalar write to this UB range.
     void Write(char* ub, const void* value, uint32_t bytes);

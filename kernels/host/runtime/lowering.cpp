@@ -24,7 +24,7 @@ uint32_t StripOf(const Group& group)
 
 constexpr uint32_t WIDE_BYTES = 8 * 1024;
 
-// Returns as many units as keep the steps without code, which touch so much of each, within the L1 data cache.
+// Returns as many iterations as keep the steps without code, which touch so much in each, within the L1 data cache.
 uint32_t WideStrip(uint32_t strip, uint32_t bytes)
 {
     const uint32_t most = bytes == 0 ? WIDE_BYTES : WIDE_BYTES / bytes;

@@ -1,6 +1,6 @@
 /*!
- * Non-temporal stores: outputs that bypass the caches. An ordinary store loads the line that it overwrites first, and
- * evicts others. That is right as long as the output is read again before it leaves the cache.
+ * Decides about non-temporal stores, by which outputs bypass the caches. An ordinary store loads the line that it
+ * overwrites first, and evicts others. That is right as long as the output is read again before it leaves the cache.
  */
 #ifndef ASCENDC_HOST_RUNTIME_NON_TEMPORAL_H
 #define ASCENDC_HOST_RUNTIME_NON_TEMPORAL_H

@@ -1,8 +1,8 @@
 /*!
- * Software prefetch of the next tile while this one is calculated with, as double buffering does on the chip. Compiled
- * loops prefetch it line by line as they run, if it lies in stretches of one length (LoopAhead); otherwise, or where no
- * loop can be compiled, Prefetcher::Fetch does between steps, or FetchBegins where there is one pass. The later lines
- * of this tile a loop prefetches itself (loop_ir.cpp).
+ * Prefetches the next tile while this one is calculated, as double buffering does on the chip. Compiled loops prefetch
+ * it line by line as they run, if it lies in stretches of one length (LoopAhead); otherwise, or where no loop can be
+ * compiled, Prefetcher::Fetch does between steps, or FetchBegins where there is one pass. The later lines of this tile
+ * a loop prefetches itself (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_RUNTIME_PREFETCH_H
 #define ASCENDC_HOST_RUNTIME_PREFETCH_H
@@ -28,7 +28,7 @@ public:
         Rows rows;      // from the current one on
         uint32_t left;  // bytes of the current row
         uint32_t linesPerIteration;
-        int64_t step;  // how far behind this tile's
+        int64_t step;  // how far it lies behind this tile's
     };
 
     void Reset() { count_ = 0; }

@@ -1,5 +1,6 @@
 /*!
- * The programs of a core: what is recorded is compared with known programs, and a program is scheduled and run.
+ * Implements the programs of a core: recorded instructions are compared with known programs, and a program is scheduled
+ * and run.
  */
 #include <algorithm>
 #include <cstring>

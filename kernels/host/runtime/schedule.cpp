@@ -172,7 +172,7 @@ bool Schedule::IsWide(const StepGroup& group, uint32_t count) const
            });
 }
 
-// The lines that compiled code would prefetch over so many units.
+// Prefetches the lines that compiled code would prefetch over so many iterations.
 void Schedule::PrefetchFor(const Step& step, uint32_t units, LoopVariant variant, LoopAhead& ahead)
 {
     if (variant.prefetches > 0 && step.cost > 0) {

@@ -1,5 +1,5 @@
 /*!
- * A schedule: how the instructions of a program are carried out. Groups of instructions run one after the other; a
+ * A schedule says how the instructions of a program are carried out. Groups of instructions run one after the other; a
  * group runs strip by strip, all its instructions on one strip before the next strip, so that their results are still
  * in the L1 data cache when others read them. A schedule is made once (scheduler.h) and run for every tile of the same
  * form, wherever in global memory it lies.
@@ -44,13 +44,13 @@ private:
     struct Step {
         RunFn run;
         uint32_t instruction;
-        uint32_t ratio;  // units of this step in a unit of the group
+        uint32_t ratio;  // iterations of this step in an iteration of the group
         // The first step of a loop that could be compiled has these: its code, the first of its bases_, and how many
         // steps it takes the place of.
         LoopCode* code;
         uint32_t bases;
         uint32_t length;
-        uint32_t cost;  // of a unit of that loop
+        uint32_t cost;  // of an iteration of that loop
     };
 
     struct StepGroup {
@@ -61,13 +61,14 @@ private:
         // Long rows that are read from memory run round-robin, and so are read in several places at once: this group
         // and those behind it, so many in all, which do not depend on each other.
         uint32_t roundRobin;
-        // Bytes that the steps without code touch of a unit that is a row, and the strip where all other steps have
-        // code, which keeps its results in registers: strips need be short only for results that pass between steps.
+        // Bytes that the steps without code touch of an iteration that is a row, and the strip where all other steps
+        // have code, which keeps its results in registers: strips need be short only for results that pass between
+        // steps.
         uint32_t bytes;
         uint32_t wide;
     };
 
-    // An address in the memory of an origin.
+    // Is an address in the memory of an origin.
     struct Relocation {
         char** place;  // in instructions_ or bases_
         int32_t origin;

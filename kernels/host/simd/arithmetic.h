@@ -1,5 +1,5 @@
 /*!
- * The operation of each Opcode on vectors, for vector_unit.cpp only.
+ * Implements the operation of each Opcode on vectors, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_ARITHMETIC_H
 #define ASCENDC_HOST_SIMD_ARITHMETIC_H

@@ -1,5 +1,5 @@
 /*!
- * Arithmetic, for vector_unit.cpp only: each operation in each layout.
+ * Implements arithmetic, for vector_unit.cpp only: each operation in each layout.
  *
  * half arithmetic is done in float and rounded once, which gives the correctly rounded half result for + - * / sqrt.
  */

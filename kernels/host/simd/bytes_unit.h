@@ -1,5 +1,5 @@
 /*!
- * Conversions of integers of 8 and 4 bits to half, for vector_unit.cpp only. All of them are exact.
+ * Converts integers of 8 and 4 bits to half, for vector_unit.cpp only. All conversions are exact.
  */
 #ifndef ASCENDC_HOST_SIMD_BYTES_UNIT_H
 #define ASCENDC_HOST_SIMD_BYTES_UNIT_H
@@ -54,7 +54,7 @@ inline void RunCastInt8(const Instruction& self, uint32_t begin, uint32_t end)
 constexpr uint8_t UPPER_BYTE_OF_HALF[16] = {0x00, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47,
                                             0xc8, 0xc7, 0xc6, 0xc5, 0xc4, 0xc2, 0xc0, 0xbc};
 
-// A unit is a byte, of which the lower half is the first of two numbers.
+// An iteration takes a byte, whose lower half is the first of two numbers.
 inline void RunCastInt4(const Instruction& self, uint32_t begin, uint32_t end)
 {
     auto* const dst = reinterpret_cast<uint8_t*>(self.operands[0].base);

@@ -1,5 +1,6 @@
 /*!
- * Matrices in another type, by the vector unit: what surrounds products (cube/product.h), and steps of super kernels.
+ * Converts matrices to another type, by the vector unit, around products (cube/product.h) and in steps of super
+ * kernels.
  */
 #ifndef ASCENDC_HOST_SIMD_CONVERT_H
 #define ASCENDC_HOST_SIMD_CONVERT_H

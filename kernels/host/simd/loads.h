@@ -1,5 +1,5 @@
 /*!
- * Loads and stores of W elements, or of the first n < W of them (the other lanes are zero).
+ * Loads and stores W elements, or the first n < W of them (the other lanes are zero).
  */
 #ifndef ASCENDC_HOST_SIMD_LOADS_H
 #define ASCENDC_HOST_SIMD_LOADS_H
@@ -46,7 +46,7 @@ HOST_INLINE VI Load(const int32_t* p)
     return LoadRaw<VI>(p);
 }
 
-// W elements of a DataBlock that repeats itself, from element `at` on, a multiple of W or of the block's length.
+// Loads W elements of a DataBlock that repeats itself, from element `at` on, a multiple of W or of the block's length.
 template <typename T>
 HOST_INLINE auto LoadBlock(const T* block, [[maybe_unused]] size_t at)
 {

@@ -28,7 +28,7 @@ struct NextGroups {
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
 };
 
-// The last groups of a row, fewer than eight.
+// These are the last groups of a row, fewer than eight.
 struct LastGroups : NextGroups {
     uint32_t count;
     static constexpr bool WHOLE = false;

@@ -1,13 +1,13 @@
 /*!
- * Products of rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
+ * Multiplies rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
  * vector_unit.cpp only.
  *
  * With integers a lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight
  * as a vector has lanes, is transposed by fours of numbers and unpacked into bytes, which stay in the cache for all
  * rows of x. Four numbers of a row of x are then the same in each lane. Numbers of 4 bits become 0 to 15, those of 8
- * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): what is too much is one sum of the row
- * of x, with which the sums begin. Groups of a row are added up in their order. So a result depends on neither the
- * other rows nor the vector unit.
+ * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): the surplus is one sum of the row of x,
+ * with which the sums begin. Groups of a row are added up in their order. So a result depends on neither the other rows
+ * nor the vector unit.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
@@ -78,7 +78,7 @@ HOST_INLINE void StoreBytes(const VI* v, bool parted, int8_t* to)
 #endif
 }
 
-// Rounds row `row` of x. What is not finite makes the scale of its group NaN.
+// Rounds row `row` of x. A value that is not finite makes the scale of its group NaN.
 template <uint32_t PER_BYTE>
 void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
 {
@@ -280,7 +280,7 @@ HOST_INLINE BytesOfVector QuadOf(const int8_t* p)
     return reinterpret_cast<BytesOfVector>(SetInt(bits));
 }
 
-// Adds products of four numbers a lane, of UNIT_QUADS vectors of a tile, to the sums of R rows of x.
+// Adds products of four numbers a lane, of RUN_QUADS vectors of a tile, to the sums of R rows of x.
 template <uint32_t PER_BYTE, uint32_t R>
 HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
 {

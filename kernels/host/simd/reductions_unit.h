@@ -1,5 +1,5 @@
 /*!
- * Reductions within a repeat, and bits of 16-bit elements, for vector_unit.cpp only.
+ * Implements reductions within a repeat, and And and Or of 16-bit elements, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_REDUCTIONS_UNIT_H
 #define ASCENDC_HOST_SIMD_REDUCTIONS_UNIT_H
@@ -17,7 +17,7 @@ namespace HOST_ISA {
 
 // ---- reductions within a repeat
 
-// A value for each of units [begin, end): `part` makes a vector of a unit, which `op` folds.
+// Computes a value for each of the iterations [begin, end): `part` makes a vector of one, which `op` folds.
 template <class PART, class OP>
 HOST_INLINE void ReduceUnits(const Instruction& self, uint32_t begin, uint32_t end, const PART& part, const OP& op)
 {

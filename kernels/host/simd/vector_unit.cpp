@@ -1,6 +1,6 @@
 /*!
- * The loops behind every recorded instruction. Compiled once per instruction set (HOST_ISA names it); each copy fills
- * one VectorUnit table, and vector_unit_select.cpp picks the best one for the CPU.
+ * Implements the loops behind every recorded instruction. It is compiled once per instruction set (HOST_ISA names it);
+ * each copy fills one VectorUnit table, and vector_unit_select.cpp picks the best one for the CPU.
  */
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC's own AVX-512 header triggers it (bug 105593).

@@ -1,6 +1,6 @@
 /*!
- * The vector unit of one instruction set: a table from operations to the functions that carry them out, and the loops
- * of products and sums that are no instructions.
+ * Declares the vector unit of one instruction set: a table from operations to the functions that carry them out, and
+ * the loops of products and sums that are no instructions.
  */
 #ifndef ASCENDC_HOST_SIMD_VECTOR_UNIT_H
 #define ASCENDC_HOST_SIMD_VECTOR_UNIT_H
@@ -43,7 +43,7 @@ struct SparseRowsWork {
 };
 constexpr uint32_t MOST_SPARSE_VECTORS = 4;
 
-// The gradient of the values of those rows: products of rows of dy and of the dense matrix, all of one type.
+// The gradient of the values of those rows is made of products of rows of dy and of the dense matrix, all of one type.
 struct SparseGradWork {
     const int32_t* rowEnds;
     const int32_t* indices;
@@ -116,7 +116,7 @@ struct RoundedRows {
     int8_t* integers;  // or null: x stays in floats
     float* scale;
     float* sums;      // of a group's integers, times its scale; or of its floats
-    int32_t* shifts;  // what sums of products with the weight's numbers begin with
+    int32_t* shifts;  // sums of products with the weight's numbers begin with this
 
     uint32_t BlockRows() const { return inBlocks ? ROWS_OF_BLOCK : 1; }
     int8_t* Integers(uint32_t row, uint32_t unit) const
@@ -131,7 +131,8 @@ struct RoundedRows {
     }
 };
 
-// y = x w^T + bias, w = (weight + offset) * scale by groups; of two parts silu(y of the first) * (y of the second).
+// Computes y = x w^T + bias, w = (weight + offset) * scale by groups; of two parts silu(y of the first) * (y of the
+// second).
 struct PackedProduct {
     RoundedRows x;
     uint32_t n;
@@ -148,7 +149,7 @@ struct PackedProduct {
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 
-// Runs units [begin, end) of an instruction.
+// Runs the iterations [begin, end) of an instruction.
 using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
 
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
@@ -178,14 +179,14 @@ struct VectorUnit {
     bool takesBlocks;  // of rounded rows
     void (*multiplyPacked[TYPES])(const PackedProduct& product, uint32_t begin, uint32_t end);
     void (*packPanel[TYPES])(const Panel& panel);  // by the type of what it is made of
-    // By the type of the result, and of what is not packed. They return false if an index is too large, and read
-    // nothing.
+    // The index is the type of the result, and of all that is not packed. They return false if an index is too large,
+    // and read nothing.
     bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);
     bool (*multiplySparseRows[TYPES])(const SparseGradWork& work);
     void (*sumDepthwise)(const DepthwiseSums& work);
 };
 
-// The best vector unit of this library for this CPU.
+// Returns the best vector unit of this library for this CPU.
 const VectorUnit& SelectVectorUnit();
 extern const VectorUnit* const g_vectorUnit;
 

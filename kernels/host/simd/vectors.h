@@ -1,6 +1,7 @@
 /*!
- * Float vectors of the machine's width, for vector_unit.cpp only. GCC and Clang vector extensions do the arithmetic;
- * what they cannot express is written once per instruction set, here and in the headers that simd.h includes.
+ * Implements float vectors of the machine's width, for vector_unit.cpp only. GCC and Clang vector extensions do the
+ * arithmetic; operations that they cannot express are written once per instruction set, here and in the headers that
+ * simd.h includes.
  *
  * Everything lies in namespace HOST_ISA: vector_unit.cpp is compiled once per instruction set, and functions of the
  * same name compiled for different ones must not be merged by the linker.

@@ -1,5 +1,6 @@
 /*!
- * The observer of the traced build: keeps every call of every core, for the timing model in ms_ascend_ops/profiler.
+ * Implements the observer of the traced build, which keeps every call of every core, for the timing model in
+ * ms_ascend_ops/profiler.
  */
 #include <cstdio>
 #include <cstring>
@@ -46,7 +47,7 @@ struct TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 104, "as EVENT in ms_ascend_ops/profiler/trace.py");
 
-// Texts by number.
+// Numbers texts.
 class Texts {
 public:
     uint32_t NumberOf(const std::string& text)
@@ -64,7 +65,7 @@ private:
     std::vector<std::string> texts_;
 };
 
-// The bytes of the Unified Buffer between the first and the last that an operand touches.
+// Returns the bytes of the Unified Buffer between the first and the last that an operand touches.
 std::pair<uint32_t, uint32_t> RangeOf(const Access& access)
 {
     const uint32_t size = SizeOf(access.dtype);
