@@ -94,8 +94,8 @@ int32_t MsAscendOpsWrites(const char* op, int32_t input);
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 
-// A kernel with its attributes, for inputs of certain shapes and dtypes: checked once, for many runs. Tensors
-// are inputs. For every output, in order, `visit` gets its dtype and shape; MsAscendOpsFreePrepared frees it.
+// Prepares a kernel with its attributes, for inputs of certain shapes and dtypes: it is checked once, for many runs.
+// Tensors are inputs. For every output, in order, `visit` gets its dtype and shape; MsAscendOpsFreePrepared frees it.
 typedef struct MsAscendPrepared MsAscendPrepared;
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,

@@ -70,7 +70,7 @@ struct KernelDef {
                            std::vector<TilingField>& fields);
     std::string rules;       // of values that make the kernel stop itself
     PackageEntries entries;  // none in op_host
-    // The library of this host that answers in the place of the kernel; empty: none does. Null: none ever does.
+    // Names the library of this host that answers instead of the kernel; empty: none does. Null: none ever does.
     std::string (*library)(const TensorDesc* inputs, const AttributeValue* attributes) = nullptr;
 };
 
@@ -101,7 +101,8 @@ private:
     std::vector<std::vector<DataType>> inputTypes_;  // per row
 };
 
-// A kernel for tensors of certain dtypes and shapes: what can be looked up before a launch, for many of them.
+// Prepares a kernel for tensors of certain dtypes and shapes: all that can be looked up before a launch is looked up
+// once for many of them.
 class PreparedLaunch {
 public:
     // Inputs come first in `descs`. Throws TypeError.

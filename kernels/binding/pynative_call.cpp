@@ -38,7 +38,7 @@ struct Cann {
     }
 };
 
-// A generated function of the kernel library, which calls the aclnn function (codegen/host.py).
+// This generated function of the kernel library calls the aclnn function (codegen/host.py).
 using Prepare = int (*)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
 using Launch = int (*)(void*, uint64_t, void*, void*);
 

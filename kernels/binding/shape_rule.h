@@ -43,7 +43,7 @@ struct ShapeRule {
     bool IsPlain() const;
     // Returns true if the anchored token is one of the single dims at the end, and stands where its attribute says.
     bool Moves() const;
-    // The tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
+    // Returns the tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
     std::vector<Token> InOrder(int64_t axis) const;
 };
 

@@ -37,13 +37,14 @@ public:
     // Throws std::invalid_argument.
     explicit SuperKernel(const std::string& text);
 
-    // The one with this text, which is read once while somebody uses it.
+    // Returns the one with this text, which is read once while somebody uses it.
     static std::shared_ptr<const SuperKernel> Find(const std::string& text);
 
     size_t InputCount() const { return inputCount_; }
     size_t ResultCount() const { return results_.size(); }
 
-    // The shapes and dtypes of the results. Dims may be unknown. They throw as those of Signature do.
+    // These return the shapes and dtypes of the results, whose dims may be unknown. They throw as those of Signature
+    // do.
     std::vector<Shape> InferShapes(const std::vector<Shape>& inputs) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& inputs) const;
 
@@ -53,7 +54,7 @@ public:
     static constexpr size_t MOST_REMEMBERED = 8;
 
     static bool IsKnown(const Shape& shape);
-    // The product, which has to be a number of elements that memory can hold. Throws std::invalid_argument.
+    // Returns the product, which has to be a number of elements that memory can hold. It throws std::invalid_argument.
     static int64_t CheckedSize(const Shape& shape);
 
 private:
@@ -62,7 +63,7 @@ private:
     enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE, CAST };
     static constexpr size_t NONE = SIZE_MAX;
 
-    // A number, or where `value` is one, the dim `number` of a value.
+    // This is a number, or where `value` is one, the dim `number` of a value.
     struct Dim {
         int64_t number = 0;
         size_t value = NONE;
@@ -154,7 +155,7 @@ private:
     uint64_t arenaBytes_ = 0;
 };
 
-// The plans of a super kernel, those of the last shapes. For any thread.
+// Keeps the plans of a super kernel for the last shapes, for any thread.
 class SuperKernelPlans {
 public:
     explicit SuperKernelPlans(std::shared_ptr<const SuperKernel> kernel) : kernel_(std::move(kernel)) {}

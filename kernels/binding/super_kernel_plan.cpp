@@ -88,7 +88,7 @@ private:
     Arena arena_;
 };
 
-// The elements of result [begin, end): runs of the innermost axis one by one.
+// Copies the elements of result [begin, end): runs of the innermost axis one by one.
 void CopyRows(const char* source, char* target, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
               uint32_t itemBytes, int64_t begin, int64_t end)
 {

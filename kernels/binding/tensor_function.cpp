@@ -59,7 +59,7 @@ struct Output {
 
     static constexpr size_t NONE = SIZE_MAX;
 
-    // A tensor and its memory. `inputs` are those that are given, contiguous.
+    // Holds a tensor and its memory. `inputs` are those that are given, contiguous.
     std::pair<py::object, void*> Make(const Framework& framework, const std::vector<PyObject*>& inputs) const
     {
         return framework.fromNumpy.is_none() ? Allocate(framework, inputs) : FromMemory(framework);

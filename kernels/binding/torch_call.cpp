@@ -74,7 +74,8 @@ struct Torch {
     int32_t strided = 0;
 
 private:
-    // The C functions behind a method without arguments and a property: half of the time of a call by the interpreter.
+    // Returns the C functions behind a method without arguments and a property: they take half of the time of a call by
+    // the interpreter.
     static const PyMethodDef* MethodOf(const py::object& descriptor)
     {
         if (Py_TYPE(descriptor.ptr()) == &PyMethodDescr_Type) {

@@ -123,7 +123,7 @@ public:
 
     const std::shared_ptr<Npu>& Library() const { return npu_; }
 
-    // The results, or none where somebody else has to say what is wrong with the call.
+    // Returns the results, or none where other code has to say what is wrong with the call.
     std::optional<std::vector<TensorHandle>> Launch(const Handles& tensors) const
     {
         const OnDevice here(*npu_, device_);

@@ -59,7 +59,7 @@ struct AclnnFunctions {
     void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
                           void*);
     int32_t (*destroyTensor)(const void*);
-    // A generated function of the kernel library, which calls the one behind it (codegen/host.py).
+    // This generated function of the kernel library calls the one behind it (codegen/host.py).
     int (*prepare)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
     void* getWorkspaceSize;
     int (*launch)(void*, uint64_t, void*, void*);
@@ -72,7 +72,7 @@ struct Description {
     int64_t reach;  // as much of the memory as the tensor reaches, in elements
 };
 
-// A call for tensors of given forms, but for their addresses.
+// Is a call for tensors of given forms, but for their addresses.
 struct QueuedLaunch {
     std::string name;
     AclnnFunctions functions;

@@ -46,7 +46,7 @@ AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorD
     return c;
 }
 
-// The convolution of dy, with gaps, with the flipped and transposed weight, which is the gradient of x.
+// The gradient of x is the convolution of dy, with gaps, with the flipped and transposed weight.
 inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c, int64_t gapHeight, int64_t gapWidth)
 {
     std::swap(c.channels, c.outChannels);

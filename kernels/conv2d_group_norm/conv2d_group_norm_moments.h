@@ -55,7 +55,7 @@ public:
         }
     }
 
-    // A chunk, whose first line is `line` of the tile. `work` is as large as z.
+    // Adds a chunk, whose first line is `line` of the tile. `work` is as large as z.
     __aicore__ inline void Add(const AscendC::LocalTensor<float>& z, const AscendC::LocalTensor<float>& work,
                                uint32_t line, const RowBlock& block)
     {

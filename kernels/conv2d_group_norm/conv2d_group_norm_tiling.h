@@ -69,7 +69,8 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     convolution.finished = 1;
     tiling.hasShift = params.shift.IsGiven() ? 1 : 0;
     tiling.hasResidual = params.residual.IsGiven() ? 1 : 0;
-    // Two chunks of z, one of the residual and one of floats; lanes, sums, bias and shift of a row or of a column.
+    // There are two chunks of z, one of the residual and one of floats; lanes, sums, bias and shift of a row or of a
+    // column.
     const convolution::EpilogueBytes epilogue{
         3 * bytes + sizeof(float), FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 48, 12 * sizeof(float)};
     LaunchConfig config = convolution::PlanProduct(params.x, platform, epilogue, convolution);

@@ -164,7 +164,7 @@ private:
         AscendC::Muls(row_[FLOATS_PER_BLOCK], block_[(second + r) * FLOATS_PER_BLOCK], 1.0f, blockCount);
     }
 
-    // Rows r, r + 1 ... of the batch, the first of which is `row` of all.
+    // Does rows r, r + 1 ... of the batch, the first of which is `row` of all.
     __aicore__ inline void LongRows(uint32_t r, uint32_t rows, uint64_t row)
     {
         const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);

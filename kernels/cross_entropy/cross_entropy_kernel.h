@@ -131,7 +131,7 @@ private:
         AscendC::Sub(loss, rows_.values, loss, count);
     }
 
-    // Rows of one repeat in float, as close as blocks allow.
+    // Returns rows of one repeat in float, as close as blocks allow.
     __aicore__ inline AscendC::LocalTensor<float> NarrowToFloat(const AscendC::LocalTensor<T>& local, uint32_t rows)
     {
         if constexpr (IS_FLOAT<T>) {
@@ -263,7 +263,7 @@ private:
         }
     }
 
-    // The rows' maxima, a block each, and sums.
+    // Computes the rows' maxima, a block each, and sums.
     __aicore__ inline void CombinePieces(uint64_t row, uint32_t rows)
     {
         pieces_.Load(row, rows);

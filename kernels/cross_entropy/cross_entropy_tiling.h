@@ -89,8 +89,8 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     return config;
 }
 
-// Rows that are transposed: as many as are worth it, and only what that needs. Columns begin in an odd number of groups
-// of rows, which are a line of a CPU's cache each: in a power of two, few of its sets would have them all.
+// Plans the rows that are transposed: as many as pay off, and no more. Columns begin in an odd number of groups of
+// rows, which are a line of a CPU's cache each: in a power of two, few of its sets would have them all.
 inline void PlanColumns(const TensorDesc& logits, const Platform& platform, CrossEntropyTilingData& tiling)
 {
     if (tiling.cols > NARROW_COLS) {

@@ -61,7 +61,7 @@ public:
         inQueue_.EnQue(labels_);
         labels_ = inQueue_.DeQue<int32_t>();
         const int32_t count = static_cast<int32_t>(rows);
-        // All ones where label - ignoreIndex is not 0, else zeros.
+        // This is all ones where label - ignoreIndex is not 0, else zeros.
         AscendC::Adds(keep_, labels_, -ignoreIndex_, count);
         NotZero(keep_, count);
         AscendC::Muls(keep_, keep_, -1, count);

@@ -50,7 +50,7 @@ inline LaunchConfig GeluTiling(const GeluParams& params, const Platform& platfor
 inline LaunchConfig GeluGradTiling(const GeluGradParams& params, const Platform& platform, GeluGradTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    // One more for the value, which the gradient does not need.
+    // The value needs one more, which the gradient does not.
     return gelu::Plan(params.x, 3, GeluScratch(tiling.tanh == 1, SizeOf(params.x.dtype)).backward + 1, platform,
                       tiling);
 }

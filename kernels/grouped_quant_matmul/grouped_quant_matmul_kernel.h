@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops {
 
-// The tiles of this core, group by group; their batch is the group, their row one of all rows.
+// Walks over the tiles of this core, group by group; their batch is the group, their row one of all rows.
 class RowGroupTiles {
 public:
     __aicore__ inline void Init(GM_ADDR groupList, const ProductTilingData& tiling)

@@ -58,7 +58,7 @@ constexpr int64_t WindowCount(int64_t padded, int64_t length, int64_t stride)
     return (padded - length) / stride + 1;
 }
 
-// The tensors of a launch: where they begin, and end.
+// The tensors of a launch begin and end here.
 struct LaunchMemory {
     struct Tensor {
         const char* begin;
@@ -70,7 +70,7 @@ struct LaunchMemory {
     char* workspace = nullptr;  // the caller's, as large as the launch needs; null: the host layer's
 };
 
-// The machine a kernel will run on.
+// A kernel will run on this machine.
 struct Platform {
     uint32_t coreNum = 1;             // vector cores (NPU) or worker threads (host)
     uint32_t ubBytes = 0;             // Unified Buffer one core may use

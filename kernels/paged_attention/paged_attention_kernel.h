@@ -227,7 +227,7 @@ private:
         return ((batch_ * tiling_.tokens + firstToken_ + token) * tiling_.heads + firstHead_ + row % headCount_) * size;
     }
 
-    // Rows from `row` on, `most` at most, that are evenly apart in such a tensor: of one token, or one of each.
+    // Finds rows from `row` on, `most` at most, that are evenly apart in such a tensor: of one token, or one of each.
     __aicore__ inline Rows EvenRows(uint32_t row, uint32_t most, uint32_t size) const
     {
         const uint32_t stride = AttentionStride(size);
@@ -267,7 +267,7 @@ private:
         return static_cast<uint64_t>(block);
     }
 
-    // The longest run from position `position` of the sequence on, of `most` slots at most.
+    // Finds the longest run from position `position` of the sequence on, of `most` slots at most.
     __aicore__ inline Run RunAt(uint64_t position, uint32_t most) const
     {
         uint64_t index = position / tiling_.blockSize;

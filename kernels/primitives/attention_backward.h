@@ -107,7 +107,7 @@ public:
     }
 
 private:
-    // One head of the sequence: where its tensors begin, and those of the keys that it shares.
+    // Describes one head of the sequence: where its tensors begin, and those of the keys that it shares.
     struct Head {
         uint64_t head;
         uint64_t query;

@@ -64,7 +64,7 @@ inline float CheckedSoftCap(float cap)
     return cap;
 }
 
-// Cores worth starting for tasks that multiply `work` pairs of numbers in all.
+// Returns the cores worth starting for tasks that multiply `work` pairs of numbers in all.
 inline uint32_t Cores(uint64_t tasks, uint64_t work, const Platform& platform)
 {
     return static_cast<uint32_t>(
@@ -78,7 +78,8 @@ inline uint64_t ChunkRowBytes(uint64_t cols, uint32_t bytes, uint32_t moreBytes)
     return RoundUp(cols, CUBE_SIDE) * (2 * sizeof(float) + 2 * bytes + moreBytes) + CHUNK_STATE_BYTES;
 }
 
-// A tile of scores, and how many of its rows the vector unit takes at a time (online_softmax.h): a multiple of 8.
+// Describes a tile of scores, and how many of its rows the vector unit takes at a time (online_softmax.h): a multiple
+// of 8.
 struct Tiles {
     uint32_t rows;
     uint32_t cols;

@@ -60,7 +60,7 @@ public:
         }
     }
 
-    // A tile: with channels last, all its values are loaded at once.
+    // Begins a tile: with channels last, all its values are loaded at once.
     __aicore__ inline void BeginTile(ChannelQueue& queue, uint64_t at, uint32_t channels)
     {
         if (given_ && last_) {

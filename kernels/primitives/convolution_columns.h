@@ -69,7 +69,7 @@ __aicore__ inline ColumnChunk ColumnChunkAt(const ConvolutionTilingData& tiling,
 template <typename T>
 class Columns {
 public:
-    // Rows and columns of elements, where they are and where they go.
+    // Describes rows and columns of elements, where they are and where they go.
     struct Block {
         uint64_t from;
         uint64_t to;
@@ -99,7 +99,7 @@ public:
         WaitForPipe<AscendC::HardEvent::V_MTE3>(pipe);
     }
 
-    // The matrix that x is itself.
+    // Returns the matrix that x is itself.
     __aicore__ inline AscendC::GlobalTensor<T> Direct(const ConvolutionTile& tile) const
     {
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupIn;
@@ -255,8 +255,8 @@ private:
         Zero(columns, {0, to, 0, stride, together ? 1 : count, together ? count * width : width});
     }
 
-    // A row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever are
-    // more.
+    // Makes a row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever
+    // are more.
     __aicore__ inline void MakeFirst(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                      const ColumnChunk& chunk)
     {
@@ -338,7 +338,7 @@ private:
 
     __aicore__ inline bool TakesEverySecond() const { return tiling_.channelsLast == 0 && tiling_.strideWidth == 2; }
 
-    // Elements of rows of x that lie strideWidth apart.
+    // Takes elements of rows of x that lie strideWidth apart.
     __aicore__ inline void Take(const AscendC::GlobalTensor<T>& columns, const Block& block)
     {
         if (tiling_.strideWidth == 1) {

@@ -99,7 +99,8 @@ public:
     __aicore__ inline void End() { queue_.FreeTensor(local_); }
 
 private:
-    // Rows or columns that a tile sees: `count` from position `start` of x on, of which [begin, end) lie in x.
+    // Describes rows or columns that a tile sees: `count` from position `start` of x on, of which [begin, end) lie in
+    // x.
     struct Inside {
         int64_t start;
         uint32_t begin;

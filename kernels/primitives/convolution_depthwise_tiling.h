@@ -16,7 +16,7 @@ constexpr uint64_t MOST_ROWS = 8;
 constexpr uint64_t LEAST_COLS = 8;
 constexpr uint64_t MOST_STEP = 255 * 8;  // floats from a repeat of an instruction to the next
 
-// Bytes of the Unified Buffer that a kernel takes besides those for x.
+// A kernel takes these bytes of the Unified Buffer besides those for x.
 struct Needs {
     uint64_t perOffset;  // and channel
     uint64_t perPlace;   // of a tile, and channel
@@ -44,8 +44,8 @@ inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, c
            channels * (positions * (2 * bytes + FloatCopyBytes(bytes)) + kernelSize * needs.perOffset + columns);
 }
 
-// Tiles of a depthwise convolution with channels last; false if the convolution is another one, or a tile does not fit
-// in the Unified Buffer.
+// Plans tiles of a depthwise convolution with channels last; false if the convolution is another one, or a tile does
+// not fit in the Unified Buffer.
 inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& needs, ConvolutionTilingData& tiling)
 {
     if (tiling.channelsLast == 0 || tiling.groupIn != 1 || tiling.groupOut != 1 || tiling.channels == 1 ||

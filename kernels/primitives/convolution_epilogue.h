@@ -79,7 +79,7 @@ private:
     CHANNELS channels_;
 };
 
-// A convolution whose tiles the vector unit finishes, or makes. CHANNELS as above.
+// Runs a convolution whose tiles the vector unit finishes, or makes. CHANNELS is as above.
 template <typename T, typename CHANNELS>
 __aicore__ inline void ConvolveAndFinish(GM_ADDR x, GM_ADDR weight, const typename CHANNELS::Values& values, GM_ADDR y,
                                          GM_ADDR workspace, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)

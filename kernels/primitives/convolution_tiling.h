@@ -216,7 +216,7 @@ inline void Halve(ConvolutionTilingData& tiling)
     }
 }
 
-// Elements from a row of the columns to the next; 0: they are made in the workspace, without gaps.
+// Returns the elements from a row of the columns to the next; 0: they are made in the workspace, without gaps.
 inline uint64_t ColumnStride(const ConvolutionTilingData& tiling)
 {
     return tiling.direct == 0 ? 0 : tiling.channelsLast != 0 ? tiling.channels : tiling.width;
@@ -247,7 +247,7 @@ inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Convolu
     return config;
 }
 
-// Tiles of positions and of output channels, smaller ones where there are few.
+// Plans tiles of positions and of output channels, smaller ones where there are few.
 inline void PlanTiles(const Platform& platform, uint32_t bytes, ConvolutionTilingData& tiling)
 {
     tiling.tileOut =

@@ -39,7 +39,7 @@ public:
     }
 
     __aicore__ inline bool IsTransposed() const { return tiling_.weightTransposed != 0; }
-    // Elements from a row to the next, as it lies in memory.
+    // Returns the elements from a row to the next, as it lies in memory.
     __aicore__ inline uint32_t Stride() const { return tiling_.weightStride; }
 
     // Returns the weight that the columns of a chunk are multiplied with.

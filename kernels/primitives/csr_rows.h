@@ -171,8 +171,8 @@ struct BitsOf<float> {
     using Type = float;
 };
 
-// Values of T in global memory, one by one as floats. The scalar unit has no arithmetic on 16 bits: their bits are
-// moved to where a float has them.
+// Reads values of T in global memory, one by one as floats. The scalar unit has no arithmetic on 16 bits: their bits
+// are moved to where a float has them.
 template <typename T>
 class ScalarValues {
 public:

@@ -42,8 +42,8 @@ constexpr uint32_t FRACTAL_BYTES = 32;  // of a row
 constexpr uint32_t BASE_M = 128;
 constexpr uint32_t BASE_N = 256;
 
-// The tiling of products of up to (m, k) x (k, n). Base blocks are as large as L0C takes, and two of each operand's as
-// L0A and L0B take; on the NPU baseK is CANN's choice.
+// Plans products of up to (m, k) x (k, n). Base blocks are as large as L0C takes, and two of each operand's as L0A and
+// L0B take; on the NPU baseK is CANN's choice.
 inline CubeTiling PlanCube(uint64_t m, uint64_t n, uint64_t k, DataType type, DataType resultType, bool transposeA,
                            bool transposeB)
 {
@@ -70,7 +70,7 @@ inline CubeTiling PlanCube(uint64_t m, uint64_t n, uint64_t k, DataType type, Da
     return tiling;
 }
 
-// Elements from a row of an operand to the next, as it lies in memory.
+// Describes the elements from a row of an operand to the next, as it lies in memory.
 struct RowsApart {
     uint64_t elements;
     const char* what;

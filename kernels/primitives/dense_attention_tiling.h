@@ -188,7 +188,7 @@ inline LaunchConfig Plan(const Sizes& sizes, const Work& work, const Platform& p
     CheckRowsApart(tiling.values, {tileCols, "a row of probabilities"}, {tiling.valueRow, "a row of the values"},
                    platform);
 
-    // Two tiles of scores, probabilities, and what they add to the output.
+    // There are two tiles of scores, probabilities, and what they add to the output.
     const uint64_t scoresBytes = tileRows * tileCols * sizeof(float);
     tiling.workspacePerCore =
         RoundUp(2 * scoresBytes + tileRows * tileCols * bytes + tileRows * valueSize * sizeof(float), uint64_t{512});

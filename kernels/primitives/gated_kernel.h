@@ -270,7 +270,7 @@ public:
     }
 
 private:
-    // A tile as it was loaded.
+    // Is a tile as it was loaded.
     struct Operands {
         AscendC::LocalTensor<T> dy;
         AscendC::LocalTensor<T> gate;

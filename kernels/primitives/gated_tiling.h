@@ -33,7 +33,7 @@ namespace gated {
 
 constexpr uint32_t FIXED_BYTES = 1024;  // a block of ones, rounding of buffers
 
-// The work to be tiled, and its kernel.
+// Describes the work to be tiled, and its kernel.
 struct Work {
     uint64_t rows;
     uint64_t length;
@@ -108,8 +108,8 @@ inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const Activati
     return Plan({1, size, size, SizeOf(gate.dtype), forward, false, scratch}, platform, tiling);
 }
 
-// The two halves of an axis of x, which is outer x 2 x inner when they lie apart; interleaved, every pair along the
-// axis is such a piece.
+// Plans the two halves of an axis of x, which is outer x 2 x inner when they lie apart; interleaved, every pair along
+// the axis is such a piece.
 inline LaunchConfig PlanHalves(const TensorDesc& x, int64_t axisAttribute, bool interleaved, bool forward,
                                const ActivationScratch& scratch, const Platform& platform, GatedTilingData& tiling)
 {

@@ -253,7 +253,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // A = gamma * rstd, B = beta + (K - mean) * A, with K - mean = shifted_ - delta.
+    // Computes A = gamma * rstd and B = beta + (K - mean) * A, with K - mean = shifted_ - delta.
     __aicore__ inline void ComputeFactors(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);

@@ -35,7 +35,7 @@ public:
     }
 
 protected:
-    // The tile that begins with group `group`; false after `end`.
+    // Goes to the tile that begins with group `group`; false after `end`.
     __aicore__ inline bool SetTile(uint64_t group, uint64_t end)
     {
         if (group >= end) {
@@ -72,7 +72,7 @@ protected:
         return sample_ * tiling_.channelStride + static_cast<uint64_t>(firstOfSample_) * tiling_.groupChannels + column;
     }
 
-    // A tile of an array of the workspace. To be freed with inQueue_.FreeTensor.
+    // Loads a tile of an array of the workspace, to be freed with inQueue_.FreeTensor.
     __aicore__ inline AscendC::LocalTensor<float> LoadArray(uint64_t array, uint32_t column)
     {
         return LoadTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], BlockOf(column));

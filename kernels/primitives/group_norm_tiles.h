@@ -127,7 +127,7 @@ public:
         return true;
     }
 
-    // The block of the tile that begins with row r.
+    // Returns the block of the tile that begins with row r.
     __aicore__ inline RowBlock BlockOf(uint32_t r) const
     {
         const uint32_t left = shape.rows - r;

@@ -215,7 +215,8 @@ private:
         EndChunk(chunk, 0, cols_);
     }
 
-    // A few rows at a time: first their means, column tile by column tile, then dx and dgamma of each column tile.
+    // Takes a few rows at a time: first their means, column tile by column tile, then dx and dgamma of each column
+    // tile.
     __aicore__ inline void ProcessSplitRows(uint32_t chunk)
     {
         const uint64_t begin = chunk * tiling_.chunkRows;
@@ -233,7 +234,7 @@ private:
         }
     }
 
-    // Some rows, of which the state is held; some of all if they are shared.
+    // Returns how many rows the state holds from `row` on: some of all rows if they are shared.
     __aicore__ inline uint32_t RowsFrom(uint64_t row) const
     {
         const uint64_t left = tiling_.rows - row;
@@ -246,7 +247,7 @@ private:
         return end < cols_ ? static_cast<uint32_t>(end) : cols_;
     }
 
-    // The sums of all rows over the columns of pieces, to the workspace.
+    // Stores the sums of all rows over the columns of pieces to the workspace.
     __aicore__ inline void SumPieces(const CoreShare& share)
     {
         for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
@@ -297,7 +298,7 @@ private:
         }
     }
 
-    // The share of columns [begin, end) in the sums of some rows.
+    // Adds the share of columns [begin, end) in the sums of some rows.
     __aicore__ inline void SumColumnTiles(uint64_t row, uint32_t rows, uint32_t begin, uint32_t end)
     {
         StartSums(rows);
@@ -430,7 +431,7 @@ private:
         AscendC::Mul(product_, dyFloat, xhat, count);
     }
 
-    // The block's share of dgamma and dbeta. product_ is dy * xhat.
+    // Adds the block's share of dgamma and dbeta. product_ is dy * xhat.
     __aicore__ inline void SumChunkColumns([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
                                            const RowBlock& block)
     {
@@ -440,7 +441,7 @@ private:
         }
     }
 
-    // The block's share of sum(g * xhat) and sum(g). product_ is dy * xhat, and scratch afterwards.
+    // Adds the block's share of sum(g * xhat) and sum(g). product_ is dy * xhat, and scratch afterwards.
     __aicore__ inline void SumRows([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
                                    const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
     {

@@ -59,7 +59,7 @@ public:
         AscendC::Duplicate(output_, 0.0f, static_cast<int32_t>(rowCount * valueStride_));
     }
 
-    // Rows of the chunk that begins at `row`.
+    // Returns the rows of the chunk that begins at `row`.
     __aicore__ inline uint32_t ChunkAt(uint32_t row) const
     {
         const uint32_t left = rowCount_ - row;

@@ -67,7 +67,7 @@ constexpr uint64_t LEAST_COLS_OF_CHIP = 64;
 constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 
-// The work to be tiled.
+// Describes the work to be tiled.
 struct Work {
     uint64_t batches;
     uint64_t m;
@@ -150,7 +150,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
         1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
     tiling.cores = config.blockDim;
     if (work.finished != 0) {
-        // A row of a chunk: the products in two buffers, the result in two, and what the vector unit works with.
+        // A row of a chunk takes the products in two buffers, the result in two, and the operands of the vector unit.
         const uint64_t stride = RoundUp(cols, CUBE_SIDE);
         const uint64_t floats = 2 * work.finished + 1 + work.scratch;
         const uint64_t perRow = stride * (floats * sizeof(float) + 2 * SizeOf(work.outputType));

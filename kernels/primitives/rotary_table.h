@@ -61,7 +61,7 @@ public:
         }
     }
 
-    // Rows [first, first + count) of the tables.
+    // Loads rows [first, first + count) of the tables.
     __aicore__ inline void Prepare(uint64_t first, uint32_t count)
     {
         if (first == row_ && count <= count_) {
@@ -133,7 +133,7 @@ private:
         return (positions * tiling_.tableStride + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
     }
 
-    // One value of each pair, and what it is multiplied by.
+    // Holds one value of each pair, and the factor that it is multiplied by.
     struct Values {
         AscendC::LocalTensor<float> tensor;
         float factor;

@@ -55,8 +55,9 @@ __aicore__ inline HeadCopies WholeHeads(const HeadPlace& place, const HeadTile& 
     return {tile.heads, place.headStride, dim, {tile.positions, dim, ubStride, place.positionStride}};
 }
 
-// A piece of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer. In global memory
-// heads have one distance, to which a tiling has to keep: those of one head, of one position, or of whole positions.
+// Returns pieces of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer. In global
+// memory heads have one distance, to which a tiling has to keep: those of one head, of one position, or of whole
+// positions.
 __aicore__ inline Rows PiecesOfHeads(const HeadPlace& place, const HeadTile& tile, uint32_t cols, uint32_t stride)
 {
     return {tile.Heads(), cols, stride, tile.heads == 1 ? place.positionStride : place.headStride};
@@ -110,8 +111,8 @@ public:
         }
     }
 
-    // The heads of a tile from `source` in x, which has so many elements, to `target` in y. `row`: of the tables, that
-    // of its first position.
+    // Rotates the heads of a tile from `source` in x, which has so many elements, to `target` in y. `row` is the row of
+    // the tables for its first position.
     __aicore__ inline void Rotate(const AscendC::GlobalTensor<T>& xGm, uint64_t elements, const HeadPlace& source,
                                   const AscendC::GlobalTensor<T>& yGm, const HeadPlace& target, const HeadTile& tile,
                                   uint64_t row)
@@ -269,8 +270,8 @@ private:
         }
     }
 
-    // The neighbour of every element: the next one at even places, the one before at odd places. Both copies are masked
-    // where they are.
+    // Returns the neighbour of every element: the next one at even places, the one before at odd places. Both copies
+    // are masked where they are.
     __aicore__ inline AscendC::LocalTensor<float> Partners(uint32_t count)
     {
         AscendC::LocalTensor<T> next = inQueueNext_.template DeQue<T>();
@@ -344,7 +345,7 @@ private:
         }
     }
 
-    // A block of bits that keeps even elements, and one that keeps odd ones.
+    // Makes a block of bits that keeps even elements, and one that keeps odd ones.
     __aicore__ inline void FillMasks(AscendC::TPipe& pipe)
     {
         constexpr uint32_t WORDS = AscendC::ONE_BLK_SIZE / sizeof(uint16_t);

@@ -21,7 +21,7 @@ struct Need {
     uint64_t perPosition;  // of the table
 };
 
-// The part of a head that is rotated. `rotaryDim` is 0 where it is the whole head.
+// This part of a head is rotated. `rotaryDim` is 0 where it is the whole head.
 struct Pairs {
     bool interleave;
     int64_t rotaryDim;

@@ -72,7 +72,7 @@ private:
     FloatCopies<G> float_;
 };
 
-// A few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
+// Holds a few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
 class RowStates {
 public:
     static constexpr uint32_t MAX_VALUES = 4;
@@ -105,7 +105,7 @@ private:
     AscendC::LocalTensor<float> local_;
 };
 
-// The rows that a norm is taken of: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
+// A norm is taken of these rows: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
 template <typename T, bool ADD>
 class NormInput {
 public:

@@ -12,7 +12,7 @@
 
 namespace ms_ascend_ops {
 
-// Columns [begin, end) of a row.
+// Is the columns [begin, end) of a row.
 struct RowPiece {
     uint64_t row;
     uint32_t piece;
@@ -47,7 +47,7 @@ public:
         pipe.InitBuffer(inQueue_, 1, loadRows * VALUES * count_ * sizeof(float));
     }
 
-    // The values of a piece, a block a row of each, to be filled; Put stores them.
+    // Returns the values of a piece, a block a row of each, to be filled; Put stores them.
     __aicore__ inline AscendC::LocalTensor<float> New() { return outQueue_.template AllocTensor<float>(); }
 
     __aicore__ inline void Put(AscendC::LocalTensor<float> values, uint64_t row, uint32_t piece, uint32_t rows = 1)

@@ -66,7 +66,7 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         plan.stepRows = isShort ? plan.tileRows : 1;
         return plan;
     }
-    // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
+    // Columns are in whole repeats, so that lane sums meet the same columns whatever the tile.
     const uint64_t perColumn = 2 * (demand.in + demand.out) + demand.tile + demand.step + demand.column;
     plan.inBuffers = 2;
     plan.outBuffers = 2;

@@ -268,8 +268,8 @@ __aicore__ inline void SumColumns(const AscendC::LocalTensor<float>& acc, const 
     FoldColumns<AddOf>(acc, src, block);
 }
 
-// Each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. Reads up to the next multiple
-// of 8.
+// Sets dst to each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. It reads up to the
+// next multiple of 8.
 __aicore__ inline void BroadcastRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      uint32_t rows)
 {

@@ -98,7 +98,7 @@ public:
     }
 
 private:
-    // The sum over a row that does not fit, or over a piece, in rows_.blocks.
+    // Computes the sum over a row that does not fit, or over a piece, in rows_.blocks.
     __aicore__ inline void SumColumnTiles(const RowPiece& piece)
     {
         rows_.template Start<AddOf>(1, cols_);

@@ -163,8 +163,8 @@ private:
         own.Take(resultGm_[1], elements);
         const uint32_t stride = ProductStride(tiling_.tileRows);
         chunkElements_ = tiling_.chunkRows * stride;
-        // One queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight, scale
-        // and offset take 6.
+        // There is one queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight,
+        // scale and offset take 6.
         pipe.InitBuffer(productQueue_, 2, tiling_.parts * chunkElements_ * sizeof(float));
         pipe.InitBuffer(finishedQueue_, 2, chunkElements_ * sizeof(T));
         pipe.InitBuffer(workBuf_, (1 + tiling_.scratch) * chunkElements_ * sizeof(float));

@@ -149,7 +149,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     return true;
 }
 
-// The work to be tiled. A gated pair has both weights in one, the gate's rows first.
+// Describes the work to be tiled. A gated pair has both weights in one, the gate's rows first.
 struct Work {
     TensorDesc x;
     TensorDesc weight;
@@ -220,8 +220,8 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     tiling.tileRows = static_cast<uint32_t>(rows);
     tiling.tasks = m == 0 ? 0 : CeilDiv(n, rows);
 
-    // A number on its way: as it comes, twice, as half and as float, and twice as the product wants it; of a row its
-    // scale and its offset, twice each as they come, as float and spread over a block.
+    // A number is there twice as it comes, as half, as float, and twice as the product takes it; the scale and the
+    // offset of a row twice each as they come, as float and spread over a block.
     const uint64_t perElement = 2 + 2 + sizeof(float) + 2 * bytes;
     const uint64_t perRow = 2 * (2 * scaleBytes + sizeof(float) + BLOCK_BYTES);
     uint64_t room = platform.ubBytes - FIXED_BYTES;
@@ -268,7 +268,8 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     if (params.quantizeX && m > 0 && IsRoundable(group)) {
         tiling.pieces = static_cast<uint32_t>(group / PieceOf(group));
         tiling.pieceCols = static_cast<uint32_t>(PieceOf(group));
-        // A number, as it comes and as it goes, twice each, and twice as float; of a group three floats and a block.
+        // A number is there twice as it comes, twice as it goes, and twice as float; a group has three floats and a
+        // block.
         const uint64_t perGroup = group * (4 * bytes + 2 * sizeof(float)) + 3 * sizeof(float) + BLOCK_BYTES;
         const uint64_t fits = std::min((platform.ubBytes - FIXED_BYTES) / perGroup, HOST_ELEMENTS / group);
         tiling.roundedGroups = static_cast<uint32_t>(std::min(std::max<uint64_t>(1, fits), MOST_BLOCK_ROWS));

@@ -34,7 +34,7 @@ public:
         }
     }
 
-    // Rows that a tile beginning with `row` may have.
+    // Returns how many rows a tile that begins with `row` may have.
     __aicore__ inline uint64_t RowsFrom(uint64_t row) const { return tiling_.dim0 - row % tiling_.dim0; }
 
     __aicore__ inline void CopyIn(uint64_t row, uint32_t column, const Rows& shape)

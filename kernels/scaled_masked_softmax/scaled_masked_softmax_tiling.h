@@ -114,7 +114,7 @@ inline LaunchConfig ScaledMaskedSoftmaxTiling(const ScaledMaskedSoftmaxParams& p
     tiling.stride4 = groups.strides[4];
     tiling.stride5 = groups.strides[5];
     tiling.stride6 = groups.strides[6];
-    // The mask in two buffers, and a float copy of it unless it is float.
+    // The mask is in two buffers, with a float copy of it unless it is float.
     const uint32_t perElement = softmax::ForwardBytes(bytes) + 2 * maskBytes + (maskBytes == 4 ? 0 : 4);
     return softmax::PlanRowTiles(params.x.Product(0, params.x.rank - 1), params.x.LastDim(), bytes, perElement,
                                  3 * bytes, softmax::FORWARD_VALUES, platform, tiling);

@@ -45,7 +45,7 @@ public:
         return end;
     }
 
-    // The first slice of a core, of `cores` that have as many positions each, up to a slice.
+    // Returns the first slice of a core, of `cores` that have as many positions each, up to a slice.
     __aicore__ inline uint32_t FirstOf(uint64_t core, uint64_t cores) const
     {
         if (core >= cores) {
@@ -136,7 +136,7 @@ private:
         uint32_t last;
     };
 
-    // The sums of pieces.
+    // Computes the sums of pieces.
     __aicore__ inline void AddUpSlices()
     {
         const Share share = ShareOf(slices_);
@@ -146,7 +146,7 @@ private:
         }
     }
 
-    // Rows of the result, of the sums of their pieces.
+    // Computes rows of the result from the sums of their pieces.
     __aicore__ inline void AddUpGroups()
     {
         const Share share = ShareOf(groups_);

@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// A stretch of columns; `width` is padded to whole blocks, and the padding takes part.
+// Is a stretch of columns; `width` is padded to whole blocks, and the padding takes part.
 struct SoftmaxColumnTile {
     uint64_t offset;  // of its first element in global memory
     uint32_t cols;
@@ -82,7 +82,7 @@ private:
         return {left < tiling_.chunkRows ? left : tiling_.chunkRows, tile.width, tile.width};
     }
 
-    // The chunk's x in float; `xLocal` is to be freed after it was used.
+    // Returns the chunk's x in float; `xLocal` is to be freed after it was used.
     __aicore__ inline AscendC::LocalTensor<float> Load(AscendC::LocalTensor<T>& xLocal, const SoftmaxColumnTile& tile,
                                                        uint32_t row, const RowBlock& block)
     {

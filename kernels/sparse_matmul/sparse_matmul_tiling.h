@@ -69,7 +69,7 @@ inline LaunchConfig SparseMatmulTiling(const SparseMatmulParams& params, const P
     tiling.inner = Size32(static_cast<uint64_t>(params.dense.dims[0]), "the rows of the dense matrix");
     tiling.cols = Size32(static_cast<uint64_t>(params.dense.dims[1]), "the columns of the dense matrix");
     tiling.rowBuffers = sparse_matmul::ROW_BUFFERS;
-    // Rows and a part of one as they come, a row in float; sums, which leave in two buffers.
+    // There are rows and a part of one as they come, a row in float; sums, which leave in two buffers.
     const uint32_t perCol =
         tiling.rowBuffers * bytes + 3 * static_cast<uint32_t>(sizeof(float)) + (bytes == sizeof(float) ? 0 : 8);
     tiling.tileCols = sparse_matmul::TileCols(tiling.cols, perCol, 0, platform);
@@ -107,7 +107,7 @@ inline LaunchConfig SparseMatmulGradTiling(const SparseMatmulGradParams& params,
     tiling.tasksPerCore = std::max<uint64_t>(1, CeilDiv(tiling.tasks, cores));
     LaunchConfig config;
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.tasks, tiling.tasksPerCore)));
-    // A row of dy and rows of the dense factor as they come, one of each in float, and their products.
+    // There are a row of dy and rows of the dense factor as they come, one of each in float, and their products.
     const uint32_t perCol =
         (tiling.rowBuffers + 2) * bytes + (bytes == sizeof(float) ? 1 : 3) * static_cast<uint32_t>(sizeof(float));
     tiling.tileCols = sparse_matmul::TileCols(tiling.cols, perCol, 48 * 1024, platform);

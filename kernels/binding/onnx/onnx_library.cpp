@@ -50,7 +50,7 @@ const char* NameOf(ort::ElementType type)
     return found == std::end(DTYPES) ? "of another kind" : found->name;
 }
 
-// A Status that ONNX Runtime has made, on its way through functions of ours.
+// Holds a Status that ONNX Runtime has made, on its way through our functions.
 struct OrtError {
     ort::Status* status;
 };
@@ -91,7 +91,7 @@ struct GivenAttribute {
 
 class Operator;
 
-// One row of dtypes of an operator, which is what ONNX Runtime calls a custom operator.
+// ONNX Runtime calls one row of dtypes of an operator a custom operator.
 struct TypedOperator : ort::CustomOp {
     const Operator* owner = nullptr;
     std::vector<ort::ElementType> inputs;
@@ -404,8 +404,8 @@ private:
         return memory;
     }
 
-    // An input that the kernel changes: it works on the output, which ONNX Runtime makes of the same memory if nobody
-    // else needs the input. Otherwise the input stays as it is.
+    // The kernel changes this input. It works on the output, which ONNX Runtime makes of the same memory if nobody else
+    // needs the input. Otherwise the input stays as it is.
     void TakeOver(ort::KernelContext* context, size_t index, size_t wanted, const Description& input, void*& data) const
     {
         const size_t bytes = BytesOf(input.shape, NameOf(input.type));
@@ -631,7 +631,7 @@ std::unique_ptr<TypedOperator> Operator::MakeRow(const std::map<std::string, std
     return made;
 }
 
-// All operators, in the domain that sessions share. They stay until the process ends, as sessions may.
+// Returns all operators, in the domain that sessions share. They stay until the process ends, as sessions may.
 ort::CustomOpDomain* Domain(const ort::Api& api)
 {
     static std::mutex mutex;

@@ -93,7 +93,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
                    sizeof(T)} HOST_OBSERVED(, {where, "DataCopy", {host::CopyForm::BLOCKS}}));
 }
 
-// Rows of blockLen bytes. In global memory srcStride bytes lie between two rows; in the Unified Buffer each row, with
+// Rows have blockLen bytes. In global memory srcStride bytes lie between two rows; in the Unified Buffer each row, with
 // its padding, fills whole blocks, and dstStride blocks lie between two rows.
 template <typename T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,

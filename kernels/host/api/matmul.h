@@ -125,8 +125,8 @@ public:
         }
     }
 
-    // The whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the chip allows if
-    // waitIterateAll says that it will come. enAtomic 1: adds to C.
+    // Multiplies the whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the
+    // chip allows if waitIterateAll says that it will come. enAtomic 1: adds to C.
     template <bool sync = true>
     void IterateAll(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, [[maybe_unused]] bool enSequentialWrite = false,
                     [[maybe_unused]] bool waitIterateAll = false HOST_WHERE)

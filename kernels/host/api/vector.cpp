@@ -58,8 +58,7 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         anyBlocks = anyBlocks || walks[i] == Walk::BLOCKS;
     }
     const bool binary = count == 3;
-    // The last columns of rows, up to a block of them: they are the columns behind those that a DataBlock takes part
-    // in.
+    // These are the last columns of rows, up to a block of them, behind those that a DataBlock takes part in.
     if (binary && walks[2] == Walk::REPEATS && sources[2].blkStride == 0 && sources[0].blkStride == 1 &&
         sources[1].blkStride == 1) {
         walks[2] = Walk::BLOCK_A_REPEAT;

@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// One operand of a call: where it starts and its strides in blocks of 32 bytes.
+// An operand of a call has an address and strides in blocks of 32 bytes.
 struct Source {
     char* base;
     uint32_t blkStride;
@@ -27,7 +27,7 @@ struct Iteration {
     uint32_t tail;
 };
 
-// Elements in a repeat: the widest operand fills 256 bytes.
+// Returns the elements in a repeat: the widest operand fills 256 bytes.
 template <typename... T>
 constexpr uint32_t RepeatLanes()
 {

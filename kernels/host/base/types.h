@@ -60,7 +60,7 @@ enum class HardEvent : uint8_t {
     S_MTE3
 };
 
-// The results of WholeReduceMax: the host layer has ORDER_ONLY_VALUE.
+// WholeReduceMax has these results, of which the host layer has ORDER_ONLY_VALUE.
 enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
 
 using TEventID = int8_t;

@@ -319,7 +319,7 @@ private:
         return undefined;
     }
 
-    // The bytes of a padded piece that are neither data nor the padding of the call.
+    // Marks the bytes of a padded piece that are neither data nor the padding of the call.
     static void Undefine(const CopyEvent& event, LocalMemory& memory, uint32_t offset)
     {
         const uint32_t dataEnd = event.leftBytes + event.rowBytes;

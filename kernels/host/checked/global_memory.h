@@ -49,7 +49,7 @@ private:
         std::vector<uint8_t> atomic;   // the last write added floats
         std::vector<uint32_t> phases;  // of each block of 32 bytes: when its bytes were last touched
     };
-    // An access that one of the copy pipes may not know to be complete.
+    // One of the copy pipes may not know this access to be complete.
     struct Pending {
         int32_t argument;
         uint32_t number;

@@ -20,7 +20,7 @@ public:
     // The range has no contents any more.
     void Forget(uint32_t offset, uint32_t bytes);
 
-    // One operand of a call: pieces that stay inside the tensor and its buffer.
+    // Checks that the pieces of one operand of a call stay inside the tensor and its buffer.
     void Bounds(const Event& event, const LocalOperand& operand, int64_t offset, uint32_t bytes) const;
     // True if every byte holds a value. With `use`, what is read decides something, so it must.
     bool Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes, bool use);

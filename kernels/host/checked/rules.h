@@ -110,7 +110,7 @@ DeviceHooks& TheDeviceHooks();
 // file that MS_ASCEND_OPS_CHECK_NOTES names when the process ends.
 void Note(Rule rule, const Event& event);
 
-// A place as it is printed: from "kernels/" or "tests/" on.
+// Returns a place as it is printed: from "kernels/" or "tests/" on.
 const char* ShortPath(const char* file);
 
 }  // namespace host

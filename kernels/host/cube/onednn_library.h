@@ -114,7 +114,7 @@ struct Functions {
 
 constexpr const char* LIBRARIES[] = {"libdnnl.so.3", "libdnnl.so.2"};
 
-// The functions of the library that MindSpore brings, or that MS_ASCEND_OPS_ONEDNN names. False: there is none;
+// Finds the functions of the library that MindSpore brings, or that MS_ASCEND_OPS_ONEDNN names. False: there is none;
 // `problem` says why.
 bool FindFunctions(Functions& functions, std::string& problem);
 

@@ -149,7 +149,7 @@ bool IsWorthPanels(const Product& product)
                                 : product.b.stride % SAME_SETS == 0 && product.k > 1;
 }
 
-// The part of a matrix that begins at (row, col).
+// Returns the part of a matrix that begins at (row, col).
 Matrix PartOf(const Matrix& matrix, ElementType type, uint32_t row, uint32_t col)
 {
     const int64_t elements = matrix.transposed ? col * matrix.stride + row : row * matrix.stride + col;
@@ -192,7 +192,7 @@ void MultiplyPanels(const Product& product, const OneDnn& library)
     }
 }
 
-// Bytes of a matrix in rows, if they do not lie so already.
+// Returns the bytes of a matrix in rows, and copies them if they do not lie so already.
 const int8_t* BytesInRows(const Matrix& matrix, uint32_t rows, uint32_t cols, std::vector<int8_t>& memory,
                           int64_t& stride)
 {

@@ -49,7 +49,7 @@ enum class Opcode : uint8_t {
 
 enum class ElementType : uint8_t { FLOAT, HALF, BFLOAT16, INT32, INT8, INT4, COUNT };
 
-// The type that stands for all of so many bytes, where only their bits count.
+// Returns the type that stands for all of so many bytes, where only their bits count.
 constexpr ElementType BitsOf(uint32_t bytes)
 {
     return bytes == 1 ? ElementType::INT8 : (bytes == 2 ? ElementType::HALF : ElementType::FLOAT);

@@ -17,10 +17,10 @@ namespace host {
 
 constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 
-// Bytes of a non-temporal store; NumPy and MindSpore align their memory to that.
+// A non-temporal store has so many bytes; NumPy and MindSpore align their memory to that.
 constexpr uint32_t NON_TEMPORAL_BYTES = 16;
 
-// A code variant of a loop. Small launches use the first.
+// Describes a code variant of a loop. Small launches use the first.
 struct LoopVariant {
     static constexpr uint32_t FLAGS = 4;  // combinations of the first two
     static constexpr uint32_t MAX_PREFETCHES = 4;

@@ -20,7 +20,7 @@ struct Span {
     bool Holds(const char* address) const { return begin <= address && address < end; }
 };
 
-// The bytes of an operand whose end is known.
+// Returns the bytes of an operand whose end is known.
 inline Span SpanOf(const Operand& operand)
 {
     return {operand.base, operand.end};
@@ -80,7 +80,7 @@ struct Rows {
     bool IsStretch() const { return rows == 1 || stride == rowBytes; }
 };
 
-// A set of bytes.
+// Is a set of bytes.
 class Ranges {
 public:
     void Add(const Span& span);

@@ -16,7 +16,7 @@ OperationKind KindOf(const Instruction& instruction);
 // Returns the kind of arithmetic.
 OperationKind KindOf(Opcode arithmetic);
 
-// The operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
+// Returns the operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
 Operation ByElement(const Operation& operation);
 
 }  // namespace host

@@ -55,7 +55,7 @@ struct Value {
     bool IsSame(const Value& other) const;
 };
 
-// Bytes of an element of a type that a loop knows.
+// Returns the bytes of an element of a type that a loop knows.
 constexpr uint32_t SizeOf(ElementType type)
 {
     return type == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);

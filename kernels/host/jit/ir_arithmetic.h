@@ -34,7 +34,7 @@ public:
     // CPU has an instruction for it.
     Vectors PackAsBFloat16(const Vectors& x, bool interleaved, bool converts);
     Vectors PackRounded(const Vectors& rounded, bool interleaved);  // of RoundToBFloat16
-    // The other way round.
+    // Does it the other way round.
     std::string FromPacked(const std::string& pair, uint32_t second, bool interleaved);
     // Loads the entries of a table (lookup_tables.h) for these numbers.
     std::string FromTable(const LookupTable& table, const std::string& index);

@@ -27,7 +27,8 @@ public:
 
     const std::string& Body() const { return body_; }
     const std::string& Block() const { return label_; }  // the label of the basic block at hand
-    // The module up to the first line of a function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`; and its end.
+    // Returns the module up to the first line of a function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`; and
+    // its end.
     std::string Opening(const std::string& name) const;
     static const char* Closing();
 
@@ -61,12 +62,12 @@ public:
     std::string SmallerWithSign(const std::string& a, float limit);
     std::string Lookup(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
     std::string IsSubnormal(const std::string& a);  // a mask
-    // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
+    // Gathers the 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
     // Loads entry number `index`, an i32, of a table of `type`; and assembles a vector of values of that type.
     std::string Entry(const void* table, const char* type, const std::string& index);
     std::string Assembled(const std::vector<std::string>& values, const char* type);
-    // The first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
+    // Loads the first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
     std::string MaskedLoad(const std::string& address, const char* type, const std::string& mask);
     void MaskedStore(const std::string& address, const char* type, const std::string& value, const std::string& mask);
     // This one is of AVX512_BF16: it rounds a, then b to bfloat16, as 16-bit integers; subnormal numbers become zeros.

@@ -14,8 +14,8 @@ namespace host {
 
 constexpr uint32_t LINE_BYTES = 64;
 
-// The prefetches of the loops of a schedule: stretches of memory, all of the same length and at the same rate. A core
-// has few fill buffers: lines that are prefetched together wait for each other, and the core for them.
+// The loops of a schedule prefetch these stretches of memory, all of the same length and at the same rate. A core has
+// few fill buffers: lines that are prefetched together wait for each other, and the core for them.
 struct LoopAhead {
     static constexpr uint32_t MAX_STRETCHES = LoopVariant::MAX_PREFETCHES;
     static constexpr uint32_t RATE_BITS = 16;

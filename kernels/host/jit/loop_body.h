@@ -27,7 +27,7 @@ public:
         : LoopMemory(form, style, index, ir), lookups_(lookups)
     {}
 
-    // All values, for so many vectors from number `first` on, or with `shifts` for all that they have.
+    // Writes all values, for so many vectors from number `first` on, or with `shifts` for all that they have.
     void Emit(uint32_t first, uint32_t count);
     // Returns vector k of the 64 lanes that an operand collects.
     std::string& Sum(uint8_t operand, uint32_t k) { return sums_[operand][k]; }
@@ -35,7 +35,7 @@ public:
     uint32_t BlockParts() const { return style_.paired ? 2 : (lanes_ < 8 ? 8 / lanes_ : 1); }
     // Returns the even elements of two vectors, or the odd ones.
     std::string Apart(const std::string& a, const std::string& b, uint32_t odd) const;
-    // The first vector, or the second, of what Apart has taken apart.
+    // Returns the first vector, or the second, of those that Apart has taken apart.
     std::string Together(const std::string& even, const std::string& odd, uint32_t second) const;
 
 private:

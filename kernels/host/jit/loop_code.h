@@ -28,7 +28,7 @@ public:
 
     // The function is null while it is not compiled, or if it never will be.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
-    // The best variant that is compiled and that operands there allow; or Function().
+    // Returns the best variant that is compiled and that operands there allow; or Function().
     LoopFunction Function(LoopVariant variant, const char* const* bases) const;
     // Requests the code, and its variant as far as operands there allow, if that is not done yet.
     void Request(LoopVariant variant, const char* const* bases);
@@ -49,7 +49,7 @@ private:
     std::array<std::atomic<LoopCode*>, LoopVariant::COUNT> others_{};  // by variant: the same form otherwise
 };
 
-// The code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
+// Returns the code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
 LoopCode* FindLoopCode(const LoopForm& form);
 
 // Returns and sets how much a schedule must have done before its loops are requested, in strips of an instruction.

@@ -75,7 +75,7 @@ constexpr double ScalarValue(bfloat16_t value)
     return value.bits;
 }
 
-// A copy as the kernel called it. Lengths and strides of the CopyShape are in bytes.
+// Describes a copy as the kernel called it. Lengths and strides of the CopyShape are in bytes.
 enum class CopyForm : uint8_t { COUNT, BLOCKS, PAD };
 
 struct CopyRequest {
@@ -101,7 +101,7 @@ struct MatmulForm {
 
 enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END, ITERATE, GET_TENSOR_C };
 
-// The call of an API function in a kernel.
+// Names the call of an API function in a kernel.
 struct Where {
     const char* file = "";
     uint32_t line = 0;

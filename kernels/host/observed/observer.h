@@ -62,7 +62,7 @@ struct LaunchInfo {
 
 // ---- buffers of a core
 
-// One buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
+// Is one buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
 struct Buffer {
     uint32_t offset;  // in the Unified Buffer
     uint32_t bytes;   // rounded up to 32
@@ -114,8 +114,7 @@ struct Access : LocalOperand {
     int64_t repeatStride = 0;
     int64_t blockStride = ONE_BLK_SIZE;
     int64_t pairStride = 0;  // 0: there are no pairs
-    // The call gave them in its own units (blocks of 32 bytes, elements); they are 0 for instructions on the first n
-    // elements.
+    // The call gave them in blocks of 32 bytes or in elements; they are 0 for instructions on the first n elements.
     uint32_t blkStride = 0;
     uint32_t repStride = 0;
     bool indirect = false;  // Gather's source: any bytes of the tensor may be read; then lanes is 0
@@ -181,7 +180,7 @@ struct MatmulLimits {
     bool biased = false;
 };
 
-// A Matmul object as the hooks know it.
+// Describes a Matmul object as the hooks know it.
 struct MatmulState {
     MatmulLimits limits;
     GlobalOperand a;
@@ -212,7 +211,7 @@ struct ScalarEvent : Event {
     GlobalOperand global;
 };
 
-// The tensor that the call takes or gives. ENQUE and DEQUE carry the queue's synchronisation from producer to consumer,
+// The call takes or gives this tensor. ENQUE and DEQUE carry the queue's synchronisation from producer to consumer,
 // FREE and ALLOC that from consumer to producer. A call that the state of the queue forbids is reported like any other.
 struct QueueEvent : Event {
     QueueCall call;
@@ -242,7 +241,7 @@ struct SettingEvent : Event {
     bool isCounter;
 };
 
-// A TQue's or TBuf's InitBuffer: buffers `first` to `first + count - 1`.
+// Reports a TQue's or TBuf's InitBuffer: buffers `first` to `first + count - 1`.
 struct InitEvent : Event {
     uint32_t first;
     uint32_t count;

@@ -38,7 +38,7 @@ struct Shape {
     }
 };
 
-// A part of a tensor as it lies there.
+// Describes a part of a tensor as it lies there.
 OwnedDesc AsPartOf(const Shape& whole, const Shape& part, int type);
 OwnedDesc AsItLies(const Shape& shape, int type);
 OwnedDesc InFormat(const Shape& shape, Format format, int type);

@@ -30,7 +30,7 @@ struct SparseProduct {
     char* y;
 };
 
-// The gradient of the values: dy has the shape of y.
+// Computes the gradient of the values: dy has the shape of y.
 struct SparseGradient {
     SparsePattern pattern;
     const char* dy;

@@ -23,7 +23,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     if (latest.base == from.base && latest.end == from.end) {
         return false;  // one group made it all: the copy joins that in the ordinary way
     }
-    // The last instruction that writes each part of the source, in the order of the parts.
+    // For each part of the source, in order, this is the last instruction that writes it.
     struct Maker {
         uint32_t group;
         uint32_t instruction;

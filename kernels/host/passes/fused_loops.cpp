@@ -19,7 +19,7 @@ constexpr size_t MAX_SHARING_OPERANDS = 32;
 // An instruction may join a loop that began at most so far back.
 constexpr uint32_t MAX_BACK = 64;
 
-// A loop while instructions are added to it.
+// Is a loop while instructions are added to it.
 struct OpenLoop {
     std::vector<uint32_t> members;
     std::vector<LoopInstruction> instructions;
@@ -238,8 +238,8 @@ public:
     }
 
 private:
-    // The type of the elements that a copy takes from the result of a loop, or from global memory; OTHER: that is not
-    // known, or it is no such copy.
+    // Returns the type of the elements that a copy takes from the result of a loop, or from global memory; OTHER: that
+    // is not known, or it is no such copy.
     Access TypeOfCopy(size_t place) const
     {
         const Instruction& copy = instructions_[group_.members[place]];
@@ -260,8 +260,8 @@ private:
         }
         return Access::OTHER;
     }
-    // The type of the elements that a copy brings in from global memory: as the first instruction behind it in the
-    // group reads them, whole rows with the padding between; OTHER: it does something else with them.
+    // Returns the type of the elements that a copy brings in from global memory: as the first instruction behind it in
+    // the group reads them, whole rows with the padding between; OTHER: it does something else with them.
     Access TypeOfUse(const Instruction& copy, size_t place) const
     {
         // If a row ends within a vector, the other elements of that vector come from memory, behind the store of the

@@ -42,8 +42,8 @@ struct FusedLoop {
     bool alone;     // it needs nothing of the other loops of the group, nor they of it
 };
 
-// Every instruction of the groups, in the order in which they may run. `needed`: what is read of the Unified Buffer
-// when all has run.
+// Returns every instruction of the groups, in loops, in the order in which they may run. `needed` is the part of the
+// Unified Buffer that is read when all has run.
 std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const std::vector<Instruction>& instructions,
                                       const ProgramOrder& order, const Ranges& needed);
 

@@ -159,8 +159,8 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
             }
         }
     }
-    // A buffer written again, from data that no instruction of the group has made, and some that none has touched: the
-    // next row or tile begins, and so does a group.
+    // Where a buffer is written again, from data that no instruction of the group has made, and some that none has
+    // touched, the next row or tile begins, and so does a group.
     bool rewrites = false;
     bool continues = false;
     uint32_t touched = 1;  // a bit for each operand; the destination's does not matter

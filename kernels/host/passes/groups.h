@@ -27,9 +27,9 @@ struct Group {
 class Groups {
 public:
     void Clear();
-    // An instruction, `end`s filled in: into the last group, or a new one.
+    // Adds an instruction, with its `end`s filled in, to the last group or a new one.
     void Add(const Instruction& instruction);
-    // A copy to global memory: where its data is made if possible, else as Add.
+    // Adds a copy to global memory, where its data is made if possible, else as Add does.
     void AddCopyOut(const Instruction& copy);
     // The bytes are dead from here on: copies that were made from them may have been their only use.
     void Discard(const Span& dead);

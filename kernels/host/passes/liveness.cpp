@@ -146,7 +146,7 @@ void Liveness::Pass(FusedLoop& loop)
     }
 }
 
-// Bytes that were given up behind the loop, if nothing of before that has been passed.
+// Kills the bytes that were given up behind the loop, if no instruction of before that has been passed.
 void Liveness::Kill(const FusedLoop& loop)
 {
     uint32_t last = 0;

@@ -15,7 +15,8 @@
 namespace AscendC {
 namespace host {
 
-// The bytes of the Unified Buffer that these instructions write before they read them: whatever ran before need not.
+// Returns the bytes of the Unified Buffer that these instructions write before they read them: instructions before them
+// need not write those.
 Ranges WrittenFirst(const Instruction* instructions, uint32_t count);
 
 // Takes instructions out of the groups that write to bytes of the Unified Buffer which no instruction reads; `needed`:

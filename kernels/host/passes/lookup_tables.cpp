@@ -36,7 +36,7 @@ std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& 
     return key;
 }
 
-// Some elements, and the values that are made of them.
+// Holds some elements, and the values that are made of them.
 class Sample {
 public:
     static constexpr uint32_t SIZE = 2048;
@@ -48,7 +48,7 @@ public:
             results_[part].assign(SIZE, 1.0f);  // which DataBlocks are
         }
     }
-    // The results of the last part for the elements with these bits and those that follow.
+    // Writes the results of the last part for the elements with these bits and those that follow.
     void Write(uint32_t bits, ElementType type, char* to)
     {
         for (uint32_t i = 0; i < SIZE; ++i) {

@@ -41,7 +41,7 @@ public:
     bool IsIndex(int16_t load) const;
     // Makes the tables. False: there are too many already.
     bool Fetch();
-    // The operands whose DataBlocks must be ones, as they are in activations.
+    // Returns the operands whose DataBlocks must be ones, as they are in activations.
     const std::vector<uint8_t>& Ones() const { return ones_; }
 
 private:

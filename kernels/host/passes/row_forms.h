@@ -34,7 +34,7 @@ public:
     void Find(const Instruction* instructions, uint32_t count);
     // Returns how many of its iterations make up a row, if it is to be taken apart; else all of them.
     uint32_t RowUnits(const Instruction& instruction) const;
-    // The sweep that begins with the first instruction, if its rows are to be worked on one by one.
+    // Returns the sweep that begins with the first instruction, if its rows are to be worked on one by one.
     static Sweep SweepFrom(const Instruction* instructions, uint32_t count);
 
 private:

@@ -17,7 +17,7 @@
 namespace AscendC {
 namespace host {
 
-// A program as the passes leave it, to be lowered to a schedule (runtime/lowering.h).
+// Holds a program as the passes leave it, to be lowered to a schedule (runtime/lowering.h).
 struct FusedProgram {
     std::vector<Instruction> instructions;
     std::vector<Group> groups;

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t PAGE = 4096;
 constexpr size_t UB_PAGES = (UB_BYTES + PAGE - 1) / PAGE;
 
-// The Unified Buffer, and behind it as much scratch memory for schedules, of which few use any.
+// The Unified Buffer has as much scratch memory for schedules behind it, of which few use any.
 char* AllocateUb()
 {
     char* const ub = static_cast<char*>(std::aligned_alloc(PAGE, 2 * UB_PAGES * PAGE));

@@ -38,15 +38,15 @@ namespace host {
 // Unified Buffer of one A2 vector core that a kernel may use: 192 KiB less the 8 KiB and 256 B CANN keeps.
 constexpr uint32_t CHIP_UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
 
-// The Unified Buffer of a core here. A tile costs some microseconds besides its elements, so twice as much is faster
-// (up to a sixth for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
+// A core here has such a Unified Buffer. A tile costs some microseconds besides its elements, so twice as much is
+// faster (up to a sixth for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
 #if defined(ASCENDC_HOST_OBSERVED)
 constexpr uint32_t UB_BYTES = CHIP_UB_BYTES;
 #else
 constexpr uint32_t UB_BYTES = 2 * CHIP_UB_BYTES;
 #endif
 
-// A DataCopy's shape: `rows` pieces of `rowBytes`, with a stride from one start to the next on either side.
+// A DataCopy has this shape: `rows` pieces of `rowBytes`, with a stride from one start to the next on either side.
 struct CopyShape {
     uint32_t rows;
     uint32_t rowBytes;
@@ -73,7 +73,7 @@ public:
     Core(const Core&) = delete;
     Core& operator=(const Core&) = delete;
 
-    // The core that runs on this thread.
+    // Returns the core that runs on this thread.
     static Core& Current()
     {
         Core* current = t_current;
@@ -83,7 +83,7 @@ public:
     void Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant);
     // Replays a recorded launch instead of the kernel (trace_cache.h), if there is one. Null: no such launch.
     bool Replay(const LaunchForm* launch) { return launch != nullptr && traceCache_.Replay(*launch, blockIdx_); }
-    // The place for the next instruction, as if new: fill it in, then record it with Issue().
+    // Returns the place for the next instruction, as if new: fill it in, then record it with Issue().
     Instruction& Next();
     void Issue() { Take(); }
     // A new tile begins if the last one was written.
@@ -104,7 +104,7 @@ public:
     void Discard(const char* ub, uint32_t bytes);
     // Multiplies matrices in global memory, after everything recorded.
     void Multiply(const Product& product);
-    // A scalar write to this UB range.
+    // Says that a scalar write touches this UB range.
     void Write(char* ub, const void* value, uint32_t bytes);
 
     char* UnifiedBuffer() const { return ub_; }
@@ -175,7 +175,8 @@ private:
     std::vector<Program> programs_;
     Instruction incoming_;
     const char* gm_[MAX_ORIGINS];
-    // The program that is complete but has not run, where its global memory is, and what its tiles will need next.
+    // This program is complete but has not run; with it go the places of its global memory, and the next needs of its
+    // tiles.
     Program* waiting_ = nullptr;
     const char* waitingGm_[MAX_ORIGINS];
     Prefetcher waitingPrefetcher_;

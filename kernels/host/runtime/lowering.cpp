@@ -90,7 +90,7 @@ void Lowering::RelocateOperands(Instruction& instruction)
     }
 }
 
-// The instructions of a loop one after the other, and the code that may take their place.
+// Lowers the instructions of a loop one after the other, and the code that may take their place.
 void Lowering::CompileLoop(const FusedLoop& loop)
 {
     LoopCode* const code = loop.form.values.empty() ? nullptr : FindLoopCode(loop.form);

@@ -30,7 +30,7 @@ constexpr uint32_t MIN_SHARED_ROW_BYTES = 2 * MIN_BYTES_PER_CORE;
 // A loop over rows (fused_loops.cpp) has no longer rows than this. Where longer rows have padding between them, every
 // instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
-// Tiles that fit the L1 data cache: of two buffers, one is in use at a time.
+// Tiles of this size fit the L1 data cache: of two buffers, one is in use at a time.
 constexpr uint32_t CACHED_TILE_BYTES = 56 * 1024;
 // From so many bytes of outputs on, the next tile is prefetched: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;

@@ -15,14 +15,14 @@
 namespace AscendC {
 namespace host {
 
-// The copies into one queue: where the last one came from tells where the next will.
+// Is a queue's stream of copies: the place of the last one tells that of the next.
 struct Stream {
     const char* last = nullptr;
 };
 
 class Prefetcher {
 public:
-    // The part of a tile that is not yet fetched.
+    // This part of a tile is not yet fetched.
     struct Ahead {
         const char* next;
         Rows rows;      // from the current one on

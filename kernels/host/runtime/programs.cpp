@@ -102,7 +102,7 @@ bool Core::Starts(const Program& program) const
     return !program.instructions.empty() && SameInstruction(program.instructions[0], incoming_) && SameViews(program);
 }
 
-// A known program that begins like the current one. The one that came here the last time is tried first.
+// Finds a known program that begins like the current one. The one that came here the last time is tried first.
 bool Core::Follow()
 {
     const uint32_t likely = next_[beforeLast_][last_];
@@ -119,8 +119,8 @@ bool Core::Follow()
     return false;
 }
 
-// The current program has left the known one. Another one that begins like it, and continues with `next` or, if that is
-// null, has no more instructions?
+// The current program has left the known one. Is there another one that begins like it, and continues with `next` or,
+// if that is null, has no more instructions?
 bool Core::Rejoin(const Instruction* next)
 {
     for (Program& program : programs_) {
@@ -221,7 +221,7 @@ void Core::Learn()
     known_ = &program;
 }
 
-// The schedule of a program that is followed by `follower`, or, if that is null, by an unknown one or the end.
+// Returns the schedule of a program that is followed by `follower`, or, if that is null, by an unknown one or the end.
 const std::shared_ptr<Schedule>& Core::ScheduleFor(Program& program, uint64_t number, const Program* follower)
 {
     for (Variant& variant : program.variants) {

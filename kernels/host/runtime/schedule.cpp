@@ -123,7 +123,8 @@ uint32_t Schedule::LookAhead(const char* const* gm, const Prefetcher& prefetcher
     return reduces_ || any ? count : 0;  // one pass is prefetched by the CPU itself
 }
 
-// The first `count` steps from those of the group on, strip by strip. `between`: fetches between two steps; or null.
+// Runs the first `count` steps from those of the group on, strip by strip. `between` fetches between two steps, or is
+// null.
 void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant variant, LoopAhead& ahead,
                         Prefetcher* between)
 {

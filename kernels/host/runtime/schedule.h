@@ -28,14 +28,14 @@ public:
     Schedule(Schedule&&) = default;
     Schedule& operator=(Schedule&&) = default;
 
-    // The origins that addresses of the schedule are in.
+    // Returns the origins that addresses of the schedule are in.
     const std::vector<int32_t>& Origins() const { return origins_; }
     uint64_t Bytes() const;
     // `gm`: where the memory of each origin is now. `variant`: of its loops.
     void Run(const char* const* gm, Prefetcher& prefetcher, LoopVariant variant);
     // Is the schedule right for memory that lies there? Nothing may be written that it assumes to be separate.
     bool Fits(const char* const* gm) const;
-    // The views that are left at the end, for memory that lies there.
+    // Returns the views that are left at the end, for memory that lies there.
     void EndViews(const char* const* gm, std::vector<View>& views) const;
 
 private:

@@ -50,7 +50,7 @@ inline void RunCastInt8(const Instruction& self, uint32_t begin, uint32_t end)
               reinterpret_cast<const int8_t*>(self.operands[1].base) + begin, end - begin);
 }
 
-// The upper byte of a half that is one of -8 to 7, by the number's lower four bits. Its lower byte is 0.
+// This is the upper byte of a half that is one of -8 to 7, by the number's lower four bits. Its lower byte is 0.
 constexpr uint8_t UPPER_BYTE_OF_HALF[16] = {0x00, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47,
                                             0xc8, 0xc7, 0xc6, 0xc5, 0xc4, 0xc2, 0xc0, 0xbc};
 

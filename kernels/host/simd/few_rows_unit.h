@@ -289,7 +289,7 @@ void MultiplyFewRows(const FewRowsProduct& product)
             for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
                 Prefetch(reinterpret_cast<const char*>(RowOf<T>(group, line + count + i)), lineBytes);
             }
-            // All rows of a, while these of b are in the cache.
+            // Multiplies all rows of a, while these of b are in the cache.
             for (uint32_t row = 0; row < product.m; row += rows) {
                 MultiplyLines<TERMS>(group, row, std::min(rows, product.m - row), line, count);
             }

@@ -10,7 +10,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// All round to nearest even.
+// All conversions round to nearest even.
 
 HOST_INLINE float HalfToFloatScalar(uint16_t h)
 {

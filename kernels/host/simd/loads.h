@@ -10,7 +10,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// The third argument of __builtin_prefetch. The L1 data cache waits for fewer lines at once.
+// This is the third argument of __builtin_prefetch. The L1 data cache waits for fewer lines at once.
 constexpr int L2_CACHE = 2;
 
 template <typename V>

@@ -36,7 +36,7 @@ struct LastGroups : NextGroups {
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
 };
 
-// The last groups of 16 of a row, with groups of zeros behind them: what several groups are read at once from.
+// Holds the last groups of 16 of a row, with groups of zeros behind them, for reads of several groups at once.
 template <uint32_t BYTES>
 struct PaddedGroups {
     alignas(32) uint8_t bytes[SUMS_AT_ONCE * BYTES] = {};

@@ -36,7 +36,8 @@ HOST_INLINE int32_t PackedNumber(const uint8_t* p, uint32_t i)
 }
 
 #if defined(HOST_SIMD_NEON)
-// Products of bytes, four to a lane. Without the instruction for that a product comes to 16 bits first, which it fits.
+// Multiplies bytes, and adds four products to a lane. Without the instruction for that a product comes to 16 bits
+// first, which it fits.
 HOST_INLINE int32x4_t AddDots(int32x4_t sums, int8x16_t a, int8x16_t b)
 {
 #if defined(__ARM_FEATURE_DOTPROD)

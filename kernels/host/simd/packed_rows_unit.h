@@ -74,7 +74,7 @@ struct PeriodicFactors {
     }
 };
 
-// The terms of `count` groups that lie one behind the other.
+// Computes the terms of `count` groups that lie one behind the other.
 template <bool OFFSET, uint32_t PER_BYTE, uint32_t GROUP, typename S>
 HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_t* numbers, const S* scale,
                          const S* offset, uint32_t count, float* terms)

@@ -47,7 +47,7 @@ inline void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
         [](VF a, VF b) { return a + b; });
 }
 
-// The largest or smallest value, in one of the lanes that are left. A NaN gives NaN.
+// Returns the largest or smallest value, in one of the lanes that are left. A NaN gives NaN.
 template <class PICK>
 HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
 {

@@ -10,7 +10,7 @@
 namespace AscendC {
 namespace host {
 
-// A product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
+// Describes a product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
 struct FewRowsProduct {
     uint32_t m;
     uint32_t n;
@@ -26,7 +26,7 @@ struct FewRowsProduct {
     uint32_t groups;  // cube/product.h
 };
 
-// Rows [begin, end) of a product of a sparse matrix by rows with some columns of a dense one, in float.
+// Describes rows [begin, end) of a product of a sparse matrix by rows with some columns of a dense one, in float.
 struct SparseRowsWork {
     const int32_t* rowEnds;
     const int32_t* indices;
@@ -73,7 +73,8 @@ struct DepthwiseSums {
     bool folds;
 };
 
-// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
+// Describes a part of a matrix, `lines` of `length` elements as they lie in memory, that becomes floats: line by line,
+// or transposed.
 struct Panel {
     const char* src;
     float* dst;
@@ -152,7 +153,7 @@ enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 // Runs the iterations [begin, end) of an instruction.
 using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
 
-// The vector unit of one instruction set: null where Ascend C has no such instruction.
+// Is the vector unit of one instruction set; entries are null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
     uint32_t lanes;         // floats in a vector of the CPU
@@ -190,7 +191,7 @@ struct VectorUnit {
 const VectorUnit& SelectVectorUnit();
 extern const VectorUnit* const g_vectorUnit;
 
-// The one that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
+// Names the one that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
 const char* VectorUnitName();
 
 }  // namespace host

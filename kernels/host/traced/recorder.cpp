@@ -21,7 +21,7 @@ constexpr uint32_t MAX_RANGES = 4;
 
 enum class Kind : uint8_t { VECTOR, COPY, SCALAR, QUEUE, SYNC, SETTING, INIT, PRODUCT, OPERAND };
 
-// One call. ms_ascend_ops/profiler/trace.py has the same layout (EVENT), and says what each field means.
+// Records one call. ms_ascend_ops/profiler/trace.py has the same layout (EVENT), and says what each field means.
 struct TraceRecord {
     Kind kind = Kind::SETTING;
     uint8_t pipe = PIPE_S;
@@ -284,7 +284,7 @@ Observer& TheObserver()
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The platform that tiling functions see, and overruled values. 0: as it is.
+// Sets the platform that tiling functions see, and overruled values. 0: as it is.
 void MsAscendTraceSetPlatform(uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore, uint32_t queueBuffers)
 {
     AscendC::host::Settings& settings = AscendC::host::TheSettings();
