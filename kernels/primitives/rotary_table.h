@@ -3,13 +3,14 @@
  * the rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the
  * gradient multiplies the partner by the partner's sin.
  *
- * It is prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
+ * It is prepared once for all sequences and heads of a tile's positions.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 
 #include "kernel_operator.h"
 #include "primitives/interleave.h"
+#include "primitives/rotary_tiling.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -24,11 +25,12 @@ __aicore__ inline uint32_t RowsAtOnce(uint32_t stride)
     return stride <= MAX_STRIDE ? MAX_REPEATS : 1;
 }
 
-template <typename C, class TILING>
+template <typename C>
 class RotaryTable {
 public:
     // `direction` is 1, or -1 to rotate back.
-    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const RotaryTilingData& tiling, float direction,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         direction_ = direction;
@@ -174,7 +176,7 @@ private:
         }
     }
 
-    TILING tiling_;
+    RotaryTilingData tiling_;
     float direction_ = 1.0f;
     bool doubled_ = false;         // values lie twice in the table, side by side
     uint64_t row_ = ~uint64_t{0};  // of the tables, that was prepared last

@@ -5,7 +5,7 @@
  * half: the partner is the other half of the head, read in place. interleave: it is the neighbour, taken from two
  * copies of x loaded one element further and one element back, by masks on the bits (And, Or): no element is gathered.
  * Instructions go over the whole tile, or over all heads of a position where cos differs. Tiles are double-buffered,
- * and rotated in float. Kernels say where the heads come from and where they go; TILING is as rotary_tiling.h says.
+ * and rotated in float. Kernels say where the heads come from and where they go.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
@@ -81,11 +81,12 @@ __aicore__ inline void StoreCopies(const AscendC::GlobalTensor<T>& dst, const As
     }
 }
 
-template <typename T, typename C, class TILING>
+template <typename T, typename C>
 class RotaryTile {
 public:
     // `direction` is 1, or -1 to rotate back.
-    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const RotaryTilingData& tiling, float direction,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         tail_ = tiling.dim - 2 * tiling.half;
@@ -359,10 +360,10 @@ private:
         WaitForPipe<AscendC::HardEvent::S_V>(pipe);
     }
 
-    TILING tiling_;
+    RotaryTilingData tiling_;
     uint32_t tail_ = 0;    // elements of a head that are not rotated
     bool packed_ = false;  // heads lie in the Unified Buffer as in global memory
-    RotaryTable<C, TILING> table_;
+    RotaryTable<C> table_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueNext_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueBefore_;

@@ -1,8 +1,7 @@
 /*!
  * Calculates the tiling of operators that rotate heads by the rotary embedding, in plain C++.
  *
- * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
- * half, halfStride, rotated, stride, tableWidth, tableStride, interleave, separateHalves`.
+ * x is (sequences, positions, heads, d). A task is a tile: a stretch of positions of one sequence, with some heads.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
@@ -10,6 +9,30 @@
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
+
+struct RotaryTilingData {
+    uint64_t positions;  // of all sequences together
+    uint64_t seqLength;  // positions of a sequence
+    uint64_t sequences;
+    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
+    uint64_t tables;
+    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
+    uint64_t tasks;        // tiles
+    uint64_t tasksPerCore;
+    uint32_t headTiles;  // tiles at one stretch of positions
+    uint32_t tileHeads;
+    uint32_t tilePositions;
+    uint32_t dim;
+    uint32_t half;         // pairs of a head
+    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
+    uint32_t rotated;      // elements before the tail, padding included
+    uint32_t stride;       // from a head to the next in the Unified Buffer
+    uint32_t tableWidth;   // of cos and sin
+    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
+    uint32_t interleave;
+    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
+};
+
 namespace rotary {
 
 constexpr uint32_t TILE_BYTES = 32 * 1024;
@@ -29,9 +52,8 @@ struct Pairs {
 };
 
 // Plans how a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
-template <class TILING>
 inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
-                  const Pairs& pairs, TILING& tiling)
+                  const Pairs& pairs, RotaryTilingData& tiling)
 {
     if (dim > most) {
         throw std::invalid_argument("the elements of a head must be at most " + std::to_string(most) + ", got " +
@@ -109,6 +131,24 @@ struct Walk {
         }
     }
 };
+
+// Plans how cores share the tiles, whose sizes are known. `bytes` are those that a launch moves.
+inline LaunchConfig ShareTiles(const Walk& walk, uint64_t positions, uint64_t bytes, const Platform& platform,
+                               RotaryTilingData& tiling)
+{
+    tiling.positions = positions;
+    tiling.seqLength = walk.length;
+    tiling.sequences = walk.sequences;
+    tiling.tableInner = walk.tableInner;
+    tiling.tables = walk.tables;
+    tiling.tablePeriod = walk.period;
+    tiling.tasks = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
+    LaunchConfig config;
+    config.blockDim = CoresFor(tiling.tasks, bytes, platform);
+    tiling.tasksPerCore = CeilDiv(tiling.tasks, config.blockDim);
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.tasks, tiling.tasksPerCore)));
+    return config;
+}
 
 }  // namespace rotary
 }  // namespace ms_ascend_ops

@@ -15,27 +15,8 @@
 namespace ms_ascend_ops {
 
 struct RotaryEmbeddingTilingData {
-    uint64_t positions;  // of all sequences together
-    uint64_t seqLength;  // positions of a sequence
-    uint64_t sequences;
-    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
-    uint64_t tables;
-    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
-    uint64_t units;        // tiles
-    uint64_t unitsPerCore;
+    RotaryTilingData rotary;
     uint32_t heads;
-    uint32_t tileHeads;
-    uint32_t headTiles;
-    uint32_t tilePositions;
-    uint32_t dim;
-    uint32_t half;         // pairs of a head
-    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
-    uint32_t rotated;      // elements before the tail, padding included
-    uint32_t stride;       // from a head to the next in the Unified Buffer
-    uint32_t tableWidth;   // of cos and sin
-    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
-    uint32_t interleave;
-    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
 };
 
 using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
@@ -43,14 +24,15 @@ using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
 namespace rotary {
 
 inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
-                         const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& tiling)
+                         const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& data)
 {
+    RotaryTilingData& tiling = data.rotary;
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
     const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, pairs, tiling);
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t heads = x.Product(axis + 1, x.rank - 1);
-    tiling.heads = Size32(heads, "the heads of a position");
+    data.heads = Size32(heads, "the heads of a position");
     const uint64_t length = x.dims[axis];
     Walk walk = {static_cast<uint64_t>(x.Product(0, axis)), length, 1, 1, length};
 
@@ -85,24 +67,12 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
         const uint64_t fits = std::min<uint64_t>(ub / perRow, MAX_COPY_ROWS / heads);
         const uint64_t target = std::max<uint64_t>(1, TILE_BYTES / (heads * tiling.stride * bytes));
         const uint64_t most = std::min<uint64_t>(fits, target);
-        tiling.tileHeads = tiling.heads;
+        tiling.tileHeads = data.heads;
         walk.Gather(most);
         tiling.tilePositions = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>(most, walk.length)));
     }
-    tiling.positions = total;
-    tiling.seqLength = walk.length;
-    tiling.sequences = walk.sequences;
-    tiling.tableInner = walk.tableInner;
-    tiling.tables = walk.tables;
-    tiling.tablePeriod = walk.period;
     tiling.headTiles = static_cast<uint32_t>(CeilDiv(heads, tiling.tileHeads));
-    tiling.units = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
-
-    LaunchConfig config;
-    config.blockDim = CoresFor(tiling.units, 2 * total * heads * dim * bytes, platform);
-    tiling.unitsPerCore = CeilDiv(tiling.units, config.blockDim);
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.units, tiling.unitsPerCore)));
-    return config;
+    return ShareTiles(walk, total, 2 * total * heads * dim * bytes, platform, tiling);
 }
 
 }  // namespace rotary
