@@ -78,7 +78,7 @@ public:
     __aicore__ inline void Sum(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             sums_.Begin();
             values_.Load(GroupNormGradArrays::MEAN, tiling_.activation != 0 ? 3 : 1, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
@@ -103,7 +103,7 @@ public:
     __aicore__ inline void Apply(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             values_.Load(GroupNormGradArrays::MEAN, 5, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
                 CopyIn();

@@ -38,7 +38,7 @@ public:
     {
         uint64_t probed = ~0ull;  // the group that K is of
         sumWalk_.Begin(begin, end);
-        while (sumWalk_.NextUnit()) {
+        while (sumWalk_.NextTask()) {
             sums_.Begin();
             if (LAST || (sumRows_.pieces > 1 && sumWalk_.state != probed)) {
                 LoadProbe();
@@ -86,8 +86,9 @@ public:
     }
 
 private:
-    // K of a unit whose tiles do not begin with the first elements. The first elements of a group of several tiles may
-    // be unlike most: there it is the mean of elements from all over the group, at places where channels hardly begin.
+    // Loads K of a task whose tiles do not begin with the first elements. The first elements of a group of several tiles
+    // may be unlike most: there it is the mean of elements from all over the group, at places where channels hardly
+    // begin.
     __aicore__ inline void LoadProbe()
     {
         if constexpr (LAST) {

@@ -141,8 +141,8 @@ __aicore__ inline TokenShare TokensOf(const MoeGatingTopKTilingData& tiling)
 }
 
 // Sets row by row dst to the one-hot vector of a column, for `count` rows.
-__aicore__ inline void UnitColumn(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& numbers,
-                                  const AscendC::LocalTensor<float>& ones, uint32_t column, uint32_t count)
+__aicore__ inline void OneHotColumn(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& numbers,
+                                    const AscendC::LocalTensor<float>& ones, uint32_t column, uint32_t count)
 {
     AscendC::Adds(dst, numbers, -static_cast<float>(column), static_cast<int32_t>(count));
     AscendC::Abs(dst, dst, static_cast<int32_t>(count));

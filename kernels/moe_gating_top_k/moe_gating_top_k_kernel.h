@@ -46,7 +46,7 @@ public:
         indices_ = chosenBuf_.template Get<float>();
         part_ = indices_[chosen];
         numbers_ = indices_[2 * chosen];
-        unit_ = numbers_[tiling.chosenStride];
+        oneHot_ = numbers_[tiling.chosenStride];
         groupScores_ = groupBuf_.template Get<float>();
         groupPlace_ = groupScores_[groups];
         groupMost_ = groupScores_[2 * groups];
@@ -131,7 +131,7 @@ private:
         AscendC::Duplicate(weights, 0.0f, chosenElements);
         AscendC::Duplicate(indices_, 0.0f, chosenElements);
         for (uint32_t j = 0; j < tiling_.chosen; ++j) {
-            UnitColumn(unit_, numbers_, ones_, j, tiling_.chosenStride);
+            OneHotColumn(oneHot_, numbers_, ones_, j, tiling_.chosenStride);
             FirstMaximum(place_, open_, experts_.numbers, block);
             Put(indices_, chosen);  // negative ones
             // place_ is 0 there and -1 elsewhere.
@@ -190,7 +190,7 @@ private:
     {
         const int32_t elements = static_cast<int32_t>(chosen.rows * chosen.stride);
         AscendC::Duplicate(part_, 0.0f, elements);
-        AddColumns(part_, part_, unit_, chosen);
+        AddColumns(part_, part_, oneHot_, chosen);
         MultiplyRows(part_, part_, experts_.rows.blocks, chosen);
         AscendC::Add(tile, tile, part_, elements);
     }
@@ -273,7 +273,7 @@ private:
     AscendC::LocalTensor<float> indices_;
     AscendC::LocalTensor<float> part_;
     AscendC::LocalTensor<float> numbers_;
-    AscendC::LocalTensor<float> unit_;
+    AscendC::LocalTensor<float> oneHot_;
     AscendC::LocalTensor<float> groupScores_;
     AscendC::LocalTensor<float> groupPlace_;
     AscendC::LocalTensor<float> groupMost_;
@@ -307,7 +307,7 @@ public:
         indices_ = chosenBuf_.template Get<float>();
         part_ = indices_[chosen];
         columns_ = indices_[2 * chosen];
-        unit_ = columns_[tiling.chosenStride];
+        oneHot_ = columns_[tiling.chosenStride];
         ones_ = BlockOfOnes(onesBuf_, pipe);
         FillRamp(columns_, 1.0f, tiling.chosenStride, pipe);
         AscendC::Duplicate(numbers_, 0.0f, static_cast<int32_t>(elements));
@@ -370,15 +370,15 @@ private:
         AscendC::Duplicate(dscores_, 0.0f, elements);
         AscendC::Duplicate(isChosen_, 0.0f, elements);
         for (uint32_t j = 0; j < tiling_.chosen; ++j) {
-            UnitColumn(unit_, columns_, ones_, j, tiling_.chosenStride);
-            MultiplyColumns(part_, indices_, unit_, chosen);
+            OneHotColumn(oneHot_, columns_, ones_, j, tiling_.chosenStride);
+            MultiplyColumns(part_, indices_, oneHot_, chosen);
             experts_.RowSums(part_, chosen);
             SubtractRows(product_, numbers_, experts_.rows.blocks, block);
             AscendC::Abs(product_, product_, elements);
             AscendC::Mins(product_, product_, 1.0f, elements);
             OneMinus(product_, ones_, product_, elements);
             AscendC::Add(isChosen_, isChosen_, product_, elements);
-            MultiplyColumns(part_, dweights, unit_, chosen);
+            MultiplyColumns(part_, dweights, oneHot_, chosen);
             experts_.RowSums(part_, chosen);
             MultiplyRows(product_, product_, experts_.rows.blocks, block);
             AscendC::Add(dscores_, dscores_, product_, elements);
@@ -421,7 +421,7 @@ private:
     AscendC::LocalTensor<float> indices_;
     AscendC::LocalTensor<float> part_;
     AscendC::LocalTensor<float> columns_;
-    AscendC::LocalTensor<float> unit_;
+    AscendC::LocalTensor<float> oneHot_;
     AscendC::LocalTensor<float> ones_;
 };
 

@@ -136,9 +136,9 @@ private:
         const uint64_t tokenTile = tile % tiling_.tokenTiles;
         const uint64_t group = tile / tiling_.tokenTiles;
         const uint64_t headTile = group % tiling_.headTiles;
-        const uint64_t unit = group / tiling_.headTiles;
-        batch_ = unit / tiling_.keyTiles;
-        keyHead_ = (unit - batch_ * tiling_.keyTiles) * tiling_.tileKeyHeads;
+        const uint64_t keyTile = group / tiling_.headTiles;
+        batch_ = keyTile / tiling_.keyTiles;
+        keyHead_ = (keyTile - batch_ * tiling_.keyTiles) * tiling_.tileKeyHeads;
         keyHeadCount_ = AtMost(tiling_.keyHeads - keyHead_, tiling_.tileKeyHeads);
         firstToken_ = tokenTile * tiling_.tileTokens;
         tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);

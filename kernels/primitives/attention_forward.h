@@ -57,13 +57,13 @@ public:
     }
 
     // Computes the tile of rows from `firstRow` on of a head group, which has `rowsPerHeadGroup` of them.
-    __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t unit, uint64_t firstRow,
-                                uint64_t rowsPerUnit)
+    __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t headGroup, uint64_t firstRow,
+                                uint64_t rowsPerHeadGroup)
     {
         sequence_ = sequence;
-        unit_ = unit;
+        headGroup_ = headGroup;
         firstRow_ = firstRow;
-        const uint64_t left = rowsPerUnit - firstRow;
+        const uint64_t left = rowsPerHeadGroup - firstRow;
         rowCount_ = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
         view_ = ViewOf(sequence, tiling_);
         Attend();
@@ -134,8 +134,8 @@ private:
 
     __aicore__ inline void StartScores(const Columns& tile, uint32_t buffer)
     {
-        const uint64_t query = sequence_.query + unit_ * tiling_.queryUnit + firstRow_ * tiling_.queryRow;
-        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t query = sequence_.query + headGroup_ * tiling_.queryHeadGroup + firstRow_ * tiling_.queryRow;
+        const uint64_t head = headGroup_ / tiling_.headGroupsPerKeyHead;
         const uint64_t key = sequence_.key + head * tiling_.keyHead + tile.first * tiling_.keyRow;
         scores.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols), static_cast<int>(tiling_.queryRow),
                            static_cast<int>(tiling_.keyRow), static_cast<int>(tiling_.tileCols));
@@ -148,7 +148,7 @@ private:
 
     __aicore__ inline void MultiplyValues(const Columns& tile)
     {
-        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t head = headGroup_ / tiling_.headGroupsPerKeyHead;
         const uint64_t value = sequence_.value + head * tiling_.valueHead + tile.first * tiling_.valueRow;
         values.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueRow),
                            static_cast<int>(tiling_.tileCols), static_cast<int>(tile.cols),
@@ -166,8 +166,8 @@ private:
     {
         const uint32_t count = softmax_.ChunkAt(row);
         const AscendC::LocalTensor<float> z = softmax_.Scores(from, row, tile.cols, tiling_.scale);
-        mask_.Add(z, {count, tile.cols, tile.stride}, sequence_.batch, unit_ * tiling_.headsOfAUnit, firstRow_ + row,
-                  view_.queryLength, tile.first);
+        mask_.Add(z, {count, tile.cols, tile.stride}, sequence_.batch, headGroup_ * tiling_.headsPerHeadGroup,
+                  firstRow_ + row, view_.queryLength, tile.first);
         if (edges) {
             Hide(z, tile, row, count);
         }
@@ -178,10 +178,10 @@ private:
     {
         AscendC::LocalTensor<float> lse = lseQueue_.template AllocTensor<float>();
         softmax_.LogSums(lse);
-        StoreQueued(lseQueue_, lseGm_[sequence_.rows + unit_ * tiling_.rowsPerUnit + firstRow_], lse,
+        StoreQueued(lseQueue_, lseGm_[sequence_.rows + headGroup_ * tiling_.rowsPerHeadGroup + firstRow_], lse,
                     {1, rowCount_, rowCount_, rowCount_});
         softmax_.InvertSums();
-        const uint64_t out = sequence_.out + unit_ * tiling_.outUnit + firstRow_ * tiling_.outRow;
+        const uint64_t out = sequence_.out + headGroup_ * tiling_.outHeadGroup + firstRow_ * tiling_.outRow;
         for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
             AscendC::LocalTensor<T> y = softmax_.Result(row);
             StoreRows(outGm_[out + row * tiling_.outRow], y,
@@ -214,7 +214,7 @@ private:
     AttentionMask<M> mask_;
     AttentionSequence sequence_{};
     AttentionView view_{};
-    uint64_t unit_ = 0;
+    uint64_t headGroup_ = 0;
     uint64_t firstRow_ = 0;  // of the tile, in its head group
     uint32_t rowCount_ = 0;
 };

@@ -53,7 +53,7 @@ public:
     __aicore__ inline void Apply(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             values_.Load(GroupNormArrays::A, 3, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
                 AscendC::LocalTensor<T> xLocal = CopyIn(walk_.offset, walk_.shape);

@@ -76,7 +76,7 @@ public:
         end_ = end;
     }
 
-    __aicore__ inline bool NextUnit()
+    __aicore__ inline bool NextTask()
     {
         if (next_ >= end_) {
             return false;

@@ -24,7 +24,7 @@ void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t cou
     const uint32_t size = pairs ? sizeof(float) : sizeof(T);
     Instruction& instruction = Core::Current().Next();
     instruction.operation = OperationOn(BitsOf(size), opcode, block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
-    instruction.units = count * sizeof(T) / size;
+    instruction.iterations = count * sizeof(T) / size;
     instruction.granule = block ? ONE_REPEAT_BYTE_SIZE / size : 1;
     instruction.operandCount = 3;
     for (uint32_t i = 0; i < 3; ++i) {

@@ -45,7 +45,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
     }
     Instruction& fill = Core::Current().Next();
     fill.operation = OperationOn(BitsOf(sizeof(T)), Opcode::FILL);
-    fill.units = rows;
+    fill.iterations = rows;
     fill.lanes = count;
     fill.operandCount = 1;
     fill.operands[0] = {dst, stride, count * static_cast<uint32_t>(sizeof(T))};

@@ -73,7 +73,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     }
     host::Instruction& instruction = host::Core::Current().Next();
     instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::TRANSPOSE);
-    instruction.units = repeats;
+    instruction.iterations = repeats;
     instruction.lanes = LANES;
     instruction.operandCount = 2;
     instruction.option = dstStep << 16 | srcStep;

@@ -97,7 +97,7 @@ inline void IssueContiguous(const Operation& operation, const Source* sources, u
     Core& core = Core::Current();
     Instruction& instruction = core.Next();
     instruction.operation = operation;
-    instruction.units = elements;
+    instruction.iterations = elements;
     instruction.operandCount = count;
     instruction.scalar = scalar;
     instruction.option = option;
@@ -293,7 +293,7 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
     host::Core& core = host::Core::Current();
     host::Instruction& instruction = core.Next();
     instruction.operation = host::CastOf(host::ElementType::INT4, host::ElementType::HALF);
-    instruction.units = bytes;
+    instruction.iterations = bytes;
     instruction.operandCount = 2;
     instruction.option = static_cast<uint32_t>(mode);
     instruction.operands[0] = {dst.Address(), 2 * sizeof(half), 2 * sizeof(half)};
@@ -334,7 +334,7 @@ void IssueReduction(const char* name, Opcode opcode, const LocalTensor<T>& dst, 
     }
     Instruction& instruction = Core::Current().Next();
     instruction.operation = OperationOn(ElementType::FLOAT, opcode);
-    instruction.units = static_cast<uint32_t>(repeatTimes);
+    instruction.iterations = static_cast<uint32_t>(repeatTimes);
     instruction.lanes = static_cast<uint32_t>(mask);
     instruction.operandCount = 2;
     instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};

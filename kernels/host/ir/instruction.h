@@ -32,16 +32,16 @@ enum class Opcode : uint8_t {
     ABS,
     RELU,  // unary
     AXPY,  // operand 0 = operand 2 += scalar * operand 1; the last of arithmetic
-    CAST,  // option = RoundMode; of INT4, a unit is a byte of two
+    CAST,  // option = RoundMode; of INT4, an iteration is a byte of two
     // Fills elements of a size, whatever their type (see BitsOf).
     FILL,
-    BROADCAST_BLOCK,  // Brcb; unit = source element
-    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; unit = destination element
-    GATHER,           // unit = destination element
-    TRANSPOSE,        // unit = 16 blocks; option = blocks between those of dst, of src
-    COPY,             // unit = byte range of `lanes` bytes
+    BROADCAST_BLOCK,  // Brcb; iteration = source element
+    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; iteration = destination element
+    GATHER,           // iteration = destination element
+    TRANSPOSE,        // iteration = 16 blocks; option = blocks between those of dst, of src
+    COPY,             // iteration = byte range of `lanes` bytes
     COPY_ADD,         // the same, adding floats atomically
-    REDUCE_SUM,       // of floats; unit = repeat
+    REDUCE_SUM,       // of floats; iteration = repeat
     REDUCE_MAX,
     NONE,
     COUNT
@@ -57,15 +57,15 @@ constexpr ElementType BitsOf(uint32_t bytes)
 
 // Says how the operands of an iteration lie in memory.
 enum class Layout : uint8_t {
-    CONTIGUOUS,         // unit = element
-    REPEAT,             // unit = repeat of `lanes` contiguous elements
-    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
-    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
-    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
-    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
-    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
-    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
-    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    CONTIGUOUS,  // iteration = element
+    REPEAT,      // iteration = repeat of `lanes` contiguous elements
+    FOLD,        // iteration = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,  // iteration = element, operand 1 is one DataBlock repeated
+    BROADCAST1,  // iteration = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // iteration = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // iteration = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // iteration = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // iteration = repeat; the same with a strided operand 1
     COUNT
 };
 
@@ -137,7 +137,7 @@ struct Instruction {
     bool widen = false;
     uint8_t blockOperand = 0;
     bool folds = false;
-    uint32_t units = 0;
+    uint32_t iterations = 0;
     uint32_t lanes = 1;    // elements in one iteration
     uint32_t granule = 1;  // a strip may only begin at a multiple of this many iterations
     uint32_t operandCount = 0;

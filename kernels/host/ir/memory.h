@@ -27,9 +27,9 @@ inline Span SpanOf(const Operand& operand)
 }
 
 // Returns the bytes of an operand of so many iterations, whose end may not be known.
-inline Span SpanOf(const Operand& operand, uint32_t units)
+inline Span SpanOf(const Operand& operand, uint32_t iterations)
 {
-    const int64_t steps = units == 0 ? 0 : int64_t{units} - 1;
+    const int64_t steps = iterations == 0 ? 0 : int64_t{iterations} - 1;
     return {operand.base, operand.base + operand.stride * steps + operand.extent};
 }
 

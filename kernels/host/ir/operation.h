@@ -10,7 +10,7 @@ namespace AscendC {
 namespace host {
 
 // Says how passes treat an instruction: element-wise on floats, a cast between them and 16 bits, or a copy, where a
-// unit is an element; all others are opaque.
+// iteration is an element; all others are opaque.
 enum class OperationKind : uint8_t { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY };
 OperationKind KindOf(const Instruction& instruction);
 // Returns the kind of arithmetic.

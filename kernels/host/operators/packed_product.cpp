@@ -37,8 +37,8 @@ bool Fits(const PackedOperator& op, PackedProduct& product)
     const int64_t k = op.x.LastDim();
     const int64_t n = op.weight.dims[0] / op.parts;
     const int64_t groups = op.scale.dims[1];
-    if (TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 || k / groups % RoundedRows::NUMBERS_OF_UNIT != 0 ||
-        (!op.isRounded && m > RoundedRows::MOST_FLOAT_ROWS)) {
+    if (TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 ||
+        k / groups % RoundedRows::NUMBERS_OF_CHUNK != 0 || (!op.isRounded && m > RoundedRows::MOST_FLOAT_ROWS)) {
         return false;
     }
     const auto group = static_cast<uint32_t>(k / groups);

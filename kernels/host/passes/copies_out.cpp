@@ -48,7 +48,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     std::sort(makers.begin(), makers.end(),
               [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
     const bool rows = !IsGapless(from) || !IsGapless(to);
-    if (makers.empty() || (rows && makers.size() != copy.units)) {
+    if (makers.empty() || (rows && makers.size() != copy.iterations)) {
         return false;
     }
     const char* expected = from.base;
@@ -73,7 +73,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     for (uint32_t k = 0; k < makers.size(); ++k) {
         const Instruction& maker = instructions_[makers[k].instruction];
         Instruction part = copy;
-        part.units = maker.units;
+        part.iterations = maker.iterations;
         part.lanes = maker.lanes;
         part.operands[1] = maker.operands[0];
         const int64_t offset = rows ? to.stride * k : maker.operands[0].base - from.base;
@@ -112,7 +112,7 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
     const Instruction& out = instructions_[copy];
     const Operand& from = out.operands[1];
     const Operand& to = out.operands[0];
-    if (out.units != 1 && (!IsGapless(from) || !IsGapless(to))) {
+    if (out.iterations != 1 && (!IsGapless(from) || !IsGapless(to))) {
         return false;
     }
     bool made = false;

@@ -25,13 +25,16 @@ struct OpenLoop {
     std::vector<LoopInstruction> instructions;
     MemoryAccesses accesses;     // nothing twice; what it reads is what others have made
     std::vector<LoopRows> rows;  // of each of them
-    uint32_t units = 0;
+    uint32_t iterations = 0;
     uint32_t rowElements = 0;  // of the first instruction
     bool byRow = false;
     bool compiles = false;
 
     explicit OpenLoop(LoopMember&& first)
-        : units(first.units), rowElements(first.rowElements), byRow(first.rowElements > 0), compiles(first.compiles)
+        : iterations(first.iterations),
+          rowElements(first.rowElements),
+          byRow(first.rowElements > 0),
+          compiles(first.compiles)
     {
         if (compiles) {
             Add(first);
@@ -248,7 +251,7 @@ private:
         }
         const Operand& from = copy.operands[1];
         if (from.origin != NO_ORIGIN) {
-            return copy.units == group_.units ? TypeOfUse(copy, place) : Access::OTHER;
+            return copy.iterations == group_.iterations ? TypeOfUse(copy, place) : Access::OTHER;
         }
         for (size_t i = loops_.size(); i-- > 0;) {
             for (const MemoryAccess& access : loops_[i].accesses) {
@@ -300,7 +303,7 @@ bool WorthCompiling(const OpenLoop& loop)
     const bool gains = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
         return access.kind == Access::LANES || (access.writes && access.operand->origin != NO_ORIGIN);
     });
-    return loop.compiles && (loop.members.size() > 1 || (!loop.byRow && gains && loop.units >= LEAST_ELEMENTS));
+    return loop.compiles && (loop.members.size() > 1 || (!loop.byRow && gains && loop.iterations >= LEAST_ELEMENTS));
 }
 
 // Keeps the operands that values access, in the order in which they do: forms that differ in what is left out
@@ -375,7 +378,7 @@ std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const st
     for (uint32_t g = 0; g < groups.size(); ++g) {
         for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
             FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
-            loop.form.hasTail = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
+            loop.form.hasTail = !open.byRow && (open.iterations % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
             for (const MemoryAccess& access : open.accesses) {
                 loop.operands.push_back({*access.operand, access.writes});
             }

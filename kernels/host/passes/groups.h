@@ -19,7 +19,7 @@ constexpr uint32_t STRIP_ELEMENTS = 512;
 
 struct Group {
     std::vector<uint32_t> members;  // indices of instructions, in order
-    uint32_t units = 0;             // of its coarsest instruction, or less; every other has a multiple of it
+    uint32_t iterations = 0;        // of its coarsest instruction, or less; every other has a multiple of it
     uint32_t elements = 0;          // of its widest instruction in one such iteration
     bool granular = false;          // a member wants strips at multiples of GRANULE iterations
 };

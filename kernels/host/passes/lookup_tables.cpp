@@ -90,7 +90,7 @@ private:
     {
         Instruction instruction;
         instruction.operation = operation;
-        instruction.units = SIZE;
+        instruction.iterations = SIZE;
         instruction.scalar = scalar;
         instruction.option = static_cast<uint32_t>(operation.to == operation.from || operation.to == ElementType::FLOAT
                                                        ? RoundMode::CAST_NONE

@@ -86,12 +86,12 @@ ElementType TypeOf(Access access)
 LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instruction>& instructions, Access copied)
 {
     const Instruction& instruction = instructions[index];
-    const uint32_t ratio = instruction.units / group.units;
+    const uint32_t ratio = instruction.iterations / group.iterations;
     const bool copies = copied != Access::OTHER;
     const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(TypeOf(copied)) : instruction.lanes;
     const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
-    LoopMember member{index, group.units, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar,
-                      {}};
+    LoopMember member{
+        index, group.iterations, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar, {}};
     if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
         member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }

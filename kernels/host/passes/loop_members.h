@@ -88,7 +88,7 @@ using MemoryAccesses = std::vector<MemoryAccess>;
 // This is an instruction of a group, as a loop sees it.
 struct LoopMember {
     uint32_t instruction;
-    uint32_t units;        // of the group
+    uint32_t iterations;   // of the group
     uint32_t rowElements;  // 0: an iteration is an element
     bool compiles;
     Operation operation;  // by element

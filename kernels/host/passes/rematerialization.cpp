@@ -148,7 +148,7 @@ private:
         Operand& input = again.operands[1];
         input.base += input.stride * ((from.base - known.to.base) / int64_t{sizeof(float)});
         again.operands[0] = in;
-        again.units = static_cast<uint32_t>(bytes / int64_t{sizeof(float)});
+        again.iterations = static_cast<uint32_t>(bytes / int64_t{sizeof(float)});
         SetEnds(again);
         granular_ = granular_ || again.granule > 1;
         members.push_back(static_cast<uint32_t>(instructions_.size()));

@@ -33,17 +33,17 @@ public:
     // row; and with it all instructions on as many elements.
     void Find(const Instruction* instructions, uint32_t count);
     // Returns how many of its iterations make up a row, if it is to be taken apart; else all of them.
-    uint32_t RowUnits(const Instruction& instruction) const;
+    uint32_t RowIterations(const Instruction& instruction) const;
     // Returns the sweep that begins with the first instruction, if its rows are to be worked on one by one.
     static Sweep SweepFrom(const Instruction* instructions, uint32_t count);
 
 private:
     struct Form {
-        uint32_t units;
-        uint32_t rowUnits;
+        uint32_t iterations;
+        uint32_t rowIterations;
     };
 
-    void Add(uint32_t rows, uint32_t rowUnits, uint32_t least);
+    void Add(uint32_t rows, uint32_t rowIterations, uint32_t least);
 
     std::vector<Form> forms_;
 };

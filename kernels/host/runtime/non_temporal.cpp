@@ -25,8 +25,8 @@ uint64_t LastCacheBytes()
 {
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
     uint64_t kib = 0;
-    char unit = 0;
-    if (file >> kib >> unit && unit == 'K') {
+    char suffix = 0;
+    if (file >> kib >> suffix && suffix == 'K') {
         return kib << 10;
     }
     const long shown = sysconf(_SC_LEVEL3_CACHE_SIZE);

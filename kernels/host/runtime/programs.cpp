@@ -52,7 +52,7 @@ bool SameInstruction(const Instruction& a, const Instruction& b)
     if (a.operation != b.operation || a.kind != b.kind || a.operandCount != b.operandCount) {
         return false;
     }
-    uint64_t different = (a.units ^ b.units) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
+    uint64_t different = (a.iterations ^ b.iterations) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
                          (a.option ^ b.option) | (a.granule ^ b.granule);
     if (a.kind == InstructionKind::VECTOR) {
         different |= Differ(a.operands[0], b.operands[0]);
@@ -193,7 +193,7 @@ void Core::CheckOperands() const
         const uint32_t gm = GmOperand(log_[i]);
         for (uint32_t k = 0; k < log_[i].operandCount; ++k) {
             const char* const base = log_[i].operands[k].base;
-            if (k != gm && log_[i].units > 0 && (base < ub_ || base >= ub_ + UB_BYTES)) {
+            if (k != gm && log_[i].iterations > 0 && (base < ub_ || base >= ub_ + UB_BYTES)) {
                 Fail("an operand is not in the Unified Buffer: its LocalTensor has no buffer, or ends before it");
             }
         }

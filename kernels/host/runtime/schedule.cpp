@@ -77,7 +77,7 @@ void Schedule::Run(const char* const* gm, Prefetcher& prefetcher, LoopVariant va
     if (!prefetcher.Idle()) {
         variant.prefetches = LookAhead(gm, prefetcher, variant.nonTemporal, ahead);
         if (variant.prefetches == 0 && reduces_) {
-            prefetcher.Spread(iterations_);
+            prefetcher.Spread(stripSteps_);
             between = &prefetcher;
         } else if (variant.prefetches == 0) {
             prefetcher.FetchBegins();
@@ -129,22 +129,22 @@ void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant vari
                         Prefetcher* between)
 {
     const Step* const steps = &steps_[group.first];
-    if (count == 1 && steps->code == nullptr && group.strip >= group.units && between == nullptr) {
-        RunStep(*steps, 0, group.units);  // of few elements, as with the sums of a norm
+    if (count == 1 && steps->code == nullptr && group.strip >= group.iterations && between == nullptr) {
+        RunStep(*steps, 0, group.iterations);  // of few elements, as with the sums of a norm
         return;
     }
     functions_[0] = FunctionOf(*steps, variant);
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;
     if (one && between == nullptr) {
-        RunLoop(functions_[0], *steps, 0, group.units, variant, ahead);
+        RunLoop(functions_[0], *steps, 0, group.iterations, variant, ahead);
         return;
     }
     const uint32_t strips =
-        one && group.units > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
+        one && group.iterations > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
     const uint32_t most = between == nullptr && IsWide(group, count) ? group.wide : strips * group.strip;
-    for (uint32_t begin = 0; begin < group.units; begin += most) {
-        const uint32_t end = group.units - begin < most ? group.units : begin + most;
+    for (uint32_t begin = 0; begin < group.iterations; begin += most) {
+        const uint32_t end = group.iterations - begin < most ? group.iterations : begin + most;
         for (uint32_t k = 0; k < count;) {
             const Step& step = steps[k];
             if (begin == 0 && k > 0) {  // not before: code depends on values that earlier steps may have written
@@ -174,10 +174,10 @@ bool Schedule::IsWide(const StepGroup& group, uint32_t count) const
 }
 
 // Prefetches the lines that compiled code would prefetch over so many iterations.
-void Schedule::PrefetchFor(const Step& step, uint32_t units, LoopVariant variant, LoopAhead& ahead)
+void Schedule::PrefetchFor(const Step& step, uint32_t iterations, LoopVariant variant, LoopAhead& ahead)
 {
     if (variant.prefetches > 0 && step.cost > 0) {
-        ahead.Prefetch(static_cast<uint64_t>(step.cost) * units, variant.prefetches);
+        ahead.Prefetch(static_cast<uint64_t>(step.cost) * iterations, variant.prefetches);
     }
 }
 

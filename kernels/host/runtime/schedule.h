@@ -56,7 +56,7 @@ private:
     struct StepGroup {
         uint32_t first;  // of its steps
         uint32_t count;
-        uint32_t units;
+        uint32_t iterations;
         uint32_t strip;
         // Long rows that are read from memory run round-robin, and so are read in several places at once: this group
         // and those behind it, so many in all, which do not depend on each other.
@@ -85,7 +85,7 @@ private:
     void RunLoop(LoopFunction loop, const Step& step, uint32_t begin, uint32_t end, LoopVariant variant,
                  LoopAhead& ahead) const;
     bool IsWide(const StepGroup& group, uint32_t count) const;
-    static void PrefetchFor(const Step& step, uint32_t units, LoopVariant variant, LoopAhead& ahead);
+    static void PrefetchFor(const Step& step, uint32_t iterations, LoopVariant variant, LoopAhead& ahead);
     bool SplitsLines(const char* const* gm) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
@@ -100,7 +100,7 @@ private:
     std::vector<GmRows> reads_;
     std::vector<GmRows> writes_;
     uint64_t cost_ = 0;        // of all loops that code may be there for
-    uint32_t iterations_ = 0;  // steps of all strips
+    uint32_t stripSteps_ = 0;  // steps of all strips
     uint32_t work_ = 0;        // instructions on STRIP_ELEMENTS
     bool reduces_ = false;     // so it passes over its data again, with the result
     uint64_t workDone_ = 0;    // as long as the code of loops was not requested

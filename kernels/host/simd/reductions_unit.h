@@ -19,7 +19,7 @@ namespace HOST_ISA {
 
 // Computes a value for each of the iterations [begin, end): `part` makes a vector of one, which `op` folds.
 template <class PART, class OP>
-HOST_INLINE void ReduceUnits(const Instruction& self, uint32_t begin, uint32_t end, const PART& part, const OP& op)
+HOST_INLINE void ReduceIterations(const Instruction& self, uint32_t begin, uint32_t end, const PART& part, const OP& op)
 {
     uint32_t u = begin;
     for (; u + W <= end && self.operands[0].stride == sizeof(float); u += W) {
@@ -42,7 +42,7 @@ HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
 
 inline void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
 {
-    ReduceUnits(
+    ReduceIterations(
         self, begin, end, [lanes = self.lanes](const float* src) { return TreeSum(src, lanes); },
         [](VF a, VF b) { return a + b; });
 }
@@ -68,7 +68,7 @@ HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
 inline void RunReduceMax(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const auto pick = [](VF a, VF b) { return MaxOf(a, b); };
-    ReduceUnits(
+    ReduceIterations(
         self, begin, end, [lanes = self.lanes, &pick](const float* src) { return Extreme(src, lanes, pick); }, pick);
 }
 

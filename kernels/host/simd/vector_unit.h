@@ -105,7 +105,7 @@ struct IntegerProduct {
 // two numbers.
 struct RoundedRows {
     static constexpr uint32_t ROWS_OF_BLOCK = 8;
-    static constexpr uint32_t NUMBERS_OF_UNIT = 16;
+    static constexpr uint32_t NUMBERS_OF_CHUNK = 16;
     static constexpr uint32_t MOST_FLOAT_ROWS = 4;  // that stay floats
 
     uint32_t m;
@@ -120,10 +120,11 @@ struct RoundedRows {
     int32_t* shifts;  // sums of products with the weight's numbers begin with this
 
     uint32_t BlockRows() const { return inBlocks ? ROWS_OF_BLOCK : 1; }
-    int8_t* Integers(uint32_t row, uint32_t unit) const
+    int8_t* Integers(uint32_t row, uint32_t chunk) const
     {
         const uint64_t block = row / BlockRows();
-        return integers + ((block * (k / NUMBERS_OF_UNIT) + unit) * BlockRows() + row % BlockRows()) * NUMBERS_OF_UNIT;
+        return integers +
+               ((block * (k / NUMBERS_OF_CHUNK) + chunk) * BlockRows() + row % BlockRows()) * NUMBERS_OF_CHUNK;
     }
     template <typename T>
     T* Factor(T* factors, uint32_t row, uint32_t g) const
