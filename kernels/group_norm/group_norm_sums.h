@@ -86,9 +86,9 @@ public:
     }
 
 private:
-    // Loads K of a task whose tiles do not begin with the first elements. The first elements of a group of several tiles
-    // may be unlike most: there it is the mean of elements from all over the group, at places where channels hardly
-    // begin.
+    // Loads K of a task whose tiles do not begin with the first elements. The first elements of a group of several
+    // tiles may be unlike most: there it is the mean of elements from all over the group, at places where channels
+    // hardly begin.
     __aicore__ inline void LoadProbe()
     {
         if constexpr (LAST) {

@@ -20,6 +20,7 @@
 #include "kernel_operator.h"
 #include "paged_attention_tiling.h"
 #include "primitives/attention_edges.h"
+#include "primitives/attention_memory.h"
 #include "primitives/ones.h"
 #include "primitives/online_softmax.h"
 #include "primitives/products.h"
@@ -41,18 +42,11 @@ public:
                                 const PagedAttentionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
-        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(keyCache));
-        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(valueCache));
+        gm_.SetTensors(query, keyCache, valueCache, out);
         tableGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(blockTables));
         lengthGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(contextLengths));
-        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
         CoreWorkspace own(workspace, tiling.workspacePerCore);
-        const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        own.Take(scoresGm_[0], elements);
-        own.Take(scoresGm_[1], elements);
-        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
-        own.Take(probabilitiesGm_, elements);
+        gm_.TakeTiles(own, tiling);
         own.Take(tileQueryGm_, tiling.tileRows * tiling.headSize);
         partsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.sharedWorkspace));
         softmax_.Init(tiling, pipe);
@@ -203,18 +197,18 @@ private:
                 StartScores(first + cols, AtMost(end - first - cols, tiling_.tileCols), 1 - buffer);
             }
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                const AscendC::LocalTensor<float> z = softmax_.Scores(scoresGm_[buffer], row, cols, tiling_.scale);
+                const AscendC::LocalTensor<float> z = softmax_.Scores(gm_.scores[buffer], row, cols, tiling_.scale);
                 if (tiling_.softcap > 0.0f) {
                     Cap(z, static_cast<int32_t>(softmax_.ChunkAt(row) * AttentionStride(cols)));
                 }
                 if (first < seenByAll.begin || first + cols > seenByAll.end) {
                     Hide(z, row, first, cols);
                 }
-                softmax_.Probabilities(z, probabilitiesGm_, row, cols);
+                softmax_.Probabilities(z, gm_.probabilities, row, cols);
             }
             MultiplyValues(first, cols);
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                softmax_.AddProduct(productGm_, row);
+                softmax_.AddProduct(gm_.product, row);
             }
             buffer = 1 - buffer;
         }
@@ -250,7 +244,7 @@ private:
             AscendC::LocalTensor<T> local = queryQueue_.template AllocTensor<T>();
             for (uint32_t r = 0; r < count;) {
                 const Rows rows = EvenRows(row + r, count - r, tiling_.headSize);
-                LoadRows(local[r * stride], queryGm_[PlaceOf(row + r, tiling_.headSize)], rows);
+                LoadRows(local[r * stride], gm_.query[PlaceOf(row + r, tiling_.headSize)], rows);
                 r += rows.rows;
             }
             StoreQueued(queryQueue_, tileQueryGm_[row * tiling_.headSize], local,
@@ -300,10 +294,10 @@ private:
             const uint32_t end = col + run.count;
             for (uint32_t head = 0; head < keyHeadCount_; ++head) {
                 const uint32_t row = head * productRows_;
-                scores.SetTensorA(tiling_.tokens == 1 ? queryGm_[PlaceOf(row, tiling_.headSize)] : tileQueryGm_);
-                scores.SetTensorB(keyGm_[keys + head * tiling_.headSize], true);
+                scores.SetTensorA(tiling_.tokens == 1 ? gm_.query[PlaceOf(row, tiling_.headSize)] : tileQueryGm_);
+                scores.SetTensorB(gm_.key[keys + head * tiling_.headSize], true);
                 const bool last = end == cols && head + 1 == keyHeadCount_;  // in order: the last is waited for
-                scores.template IterateAll<false>(scoresGm_[buffer][row * tiling_.tileCols + col], 0, false, last);
+                scores.template IterateAll<false>(gm_.scores[buffer][row * tiling_.tileCols + col], 0, false, last);
             }
             col = end;
         }
@@ -321,9 +315,9 @@ private:
                                   static_cast<int>(run.count));
             for (uint32_t head = 0; head < keyHeadCount_; ++head) {
                 const uint32_t row = head * productRows_;
-                values.SetTensorA(probabilitiesGm_[row * tiling_.tileCols + col]);
-                values.SetTensorB(valueGm_[run.slot * stride + (keyHead_ + head) * tiling_.valueSize]);
-                values.template IterateAll<false>(productGm_[row * tiling_.valueSize], col == 0 ? 0 : 1, false,
+                values.SetTensorA(gm_.probabilities[row * tiling_.tileCols + col]);
+                values.SetTensorB(gm_.value[run.slot * stride + (keyHead_ + head) * tiling_.valueSize]);
+                values.template IterateAll<false>(gm_.product[row * tiling_.valueSize], col == 0 ? 0 : 1, false,
                                                   head + 1 == keyHeadCount_);
             }
             values.WaitIterateAll();  // each run adds to what the one before has written
@@ -362,7 +356,7 @@ private:
             AscendC::LocalTensor<T> y = softmax_.Result(row);
             for (uint32_t r = 0; r < count;) {
                 const Rows rows = EvenRows(row + r, count - r, tiling_.valueSize);
-                StoreRows(outGm_[PlaceOf(row + r, tiling_.valueSize)], y[r * stride], rows);
+                StoreRows(gm_.out[PlaceOf(row + r, tiling_.valueSize)], y[r * stride], rows);
                 r += rows.rows;
             }
             softmax_.Free(y);
@@ -370,15 +364,9 @@ private:
     }
 
     PagedAttentionTilingData tiling_;
-    AscendC::GlobalTensor<T> queryGm_;
-    AscendC::GlobalTensor<T> keyGm_;
-    AscendC::GlobalTensor<T> valueGm_;
+    AttentionMemory<T> gm_;
     AscendC::GlobalTensor<int32_t> tableGm_;
     AscendC::GlobalTensor<int32_t> lengthGm_;
-    AscendC::GlobalTensor<T> outGm_;
-    AscendC::GlobalTensor<float> scoresGm_[2];
-    AscendC::GlobalTensor<float> productGm_;
-    AscendC::GlobalTensor<T> probabilitiesGm_;
     AscendC::GlobalTensor<T> tileQueryGm_;
     AscendC::GlobalTensor<float> partsGm_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queryQueue_;

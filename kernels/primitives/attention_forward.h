@@ -16,6 +16,7 @@
 #include "kernel_operator.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
+#include "primitives/attention_memory.h"
 #include "primitives/attention_sequence.h"
 #include "primitives/dense_attention_tiling.h"
 #include "primitives/online_softmax.h"
@@ -38,17 +39,10 @@ public:
                                 GM_ADDR workspace, const AttentionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
-        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(key));
-        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(value));
-        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
+        gm_.SetTensors(query, key, value, out);
         lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse));
         CoreWorkspace own(workspace, tiling.workspacePerCore);
-        const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        own.Take(scoresGm_[0], elements);
-        own.Take(scoresGm_[1], elements);
-        own.Take(probabilitiesGm_, elements);
-        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
+        gm_.TakeTiles(own, tiling);
 
         softmax_.Init(tiling, pipe);
         pipe.InitBuffer(lseQueue_, 1, tiling.tileRows * sizeof(float));
@@ -114,11 +108,11 @@ private:
             }
             const bool edges = all.end < first + tile.cols || all.begin > first;
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                Probabilities(tile, scoresGm_[buffer], row, edges);
+                Probabilities(tile, gm_.scores[buffer], row, edges);
             }
             MultiplyValues(tile);
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                softmax_.AddProduct(productGm_, row);
+                softmax_.AddProduct(gm_.product, row);
             }
             buffer = 1 - buffer;
         }
@@ -141,9 +135,9 @@ private:
                            static_cast<int>(tiling_.keyRow), static_cast<int>(tiling_.tileCols));
         scores.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols),
                               static_cast<int>(tiling_.headSize));
-        scores.SetTensorA(queryGm_[query]);
-        scores.SetTensorB(keyGm_[key], true);
-        scores.template IterateAll<false>(scoresGm_[buffer], 0, false, true);
+        scores.SetTensorA(gm_.query[query]);
+        scores.SetTensorB(gm_.key[key], true);
+        scores.template IterateAll<false>(gm_.scores[buffer], 0, false, true);
     }
 
     __aicore__ inline void MultiplyValues(const Columns& tile)
@@ -155,9 +149,9 @@ private:
                            static_cast<int>(tiling_.valueSize));
         values.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueSize),
                               static_cast<int>(tile.cols));
-        values.SetTensorA(probabilitiesGm_);
-        values.SetTensorB(valueGm_[value]);
-        values.template IterateAll<false>(productGm_, 0, false, true);
+        values.SetTensorA(gm_.probabilities);
+        values.SetTensorB(gm_.value[value]);
+        values.template IterateAll<false>(gm_.product, 0, false, true);
         values.WaitIterateAll();
     }
 
@@ -171,7 +165,7 @@ private:
         if (edges) {
             Hide(z, tile, row, count);
         }
-        softmax_.Probabilities(z, probabilitiesGm_, row, tile.cols);
+        softmax_.Probabilities(z, gm_.probabilities, row, tile.cols);
     }
 
     __aicore__ inline void Finish()
@@ -184,7 +178,7 @@ private:
         const uint64_t out = sequence_.out + headGroup_ * tiling_.outHeadGroup + firstRow_ * tiling_.outRow;
         for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
             AscendC::LocalTensor<T> y = softmax_.Result(row);
-            StoreRows(outGm_[out + row * tiling_.outRow], y,
+            StoreRows(gm_.out[out + row * tiling_.outRow], y,
                       {softmax_.ChunkAt(row), tiling_.valueSize, softmax_.ValueStride(), tiling_.outRow});
             softmax_.Free(y);
         }
@@ -200,14 +194,8 @@ private:
     }
 
     AttentionTilingData tiling_;
-    AscendC::GlobalTensor<T> queryGm_;
-    AscendC::GlobalTensor<T> keyGm_;
-    AscendC::GlobalTensor<T> valueGm_;
-    AscendC::GlobalTensor<T> outGm_;
+    AttentionMemory<T> gm_;
     AscendC::GlobalTensor<float> lseGm_;
-    AscendC::GlobalTensor<float> scoresGm_[2];
-    AscendC::GlobalTensor<T> probabilitiesGm_;
-    AscendC::GlobalTensor<float> productGm_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> lseQueue_;
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
