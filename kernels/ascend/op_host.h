@@ -152,7 +152,8 @@ std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
     return values;
 }
 
-// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come last.
+// Returns the shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and
+// come last.
 template <typename T>
 std::vector<T> WithChanged(const Op& op, const std::vector<T>& inputs, const std::vector<T>& outputs)
 {

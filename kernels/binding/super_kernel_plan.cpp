@@ -39,7 +39,7 @@ uint64_t BytesOf(const TensorDesc& desc)
     return static_cast<uint64_t>(desc.Size()) * SizeOf(desc.dtype);
 }
 
-// Memory for intermediate results. Super kernels that run at once have one each; who comes later gets one that is
+// Lends memory for intermediate results. Super kernels that run at once have one each; a later one gets one that is
 // there.
 class ArenaLease {
 public:

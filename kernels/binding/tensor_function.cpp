@@ -18,7 +18,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Combinations of shapes and dtypes that are remembered for one function.
+// One function remembers so many combinations of shapes and dtypes.
 constexpr size_t MOST_PREPARED = 4096;
 
 // Holds what is needed of MindSpore or PyTorch, so that this module can do without either.

@@ -25,7 +25,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Combinations of shapes, dtypes and attributes that are remembered for one operator.
+// One operator remembers so many combinations of shapes, dtypes and attributes.
 constexpr size_t MOST_REMEMBERED = 4096;
 
 // A kernel that touches no more than this keeps the interpreter's lock: others wait less than handing it over takes.
@@ -155,7 +155,7 @@ private:
         int64_t bytes = 0;  // of inputs and outputs, or more
     };
 
-    // Half of the time for one that takes none.
+    // A function without arguments is called in half of the time.
     static PyObject* CallNoArgs(PyObject* function)
     {
         if (PyCFunction_CheckExact(function) && (PyCFunction_GET_FLAGS(function) & METH_NOARGS) != 0) {

@@ -38,7 +38,7 @@ py::object Owned(PyObject* object)
 // Holds what is needed of PyTorch and torch_npu.
 class Npu {
 public:
-    // None where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
+    // Returns nothing where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
     static std::shared_ptr<Npu> Find(const std::string& torch, const std::string& torchNpu, py::object toHandle,
                                      py::object toTensors, py::object currentDevice, py::object setDevice)
     {
@@ -298,7 +298,7 @@ private:
         return handles;
     }
 
-    // None where PyTorch cannot tell, as of sizes that are symbols.
+    // Returns nothing where PyTorch cannot tell, as of sizes that are symbols.
     std::optional<std::vector<int64_t>> KeyOf(size_t variant, const Handles& tensors) const
     {
         const torch_abi::TensorFunctions& abi = *npu_->abi;

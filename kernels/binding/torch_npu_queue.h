@@ -38,7 +38,7 @@ struct Queue {
     void (*put)(const std::string& name, const std::function<int()>& function, bool waits);
     int64_t (*layoutOf)(torch_abi::Handle tensor);  // a reference to a Tensor is its address, as a handle is
 
-    // Null where this release of torch_npu has other functions.
+    // Returns null where this release of torch_npu has other functions.
     static std::shared_ptr<Queue> Find(const char* library)
     {
         void* const loaded = torch_abi::Loaded(library);

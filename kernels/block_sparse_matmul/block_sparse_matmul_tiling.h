@@ -82,7 +82,8 @@ inline LaunchConfig BlockSparseMatmulTiling(const BlockSparseMatmulParams& param
         PlanCube(CUBE_SIDE, tiling.productCols, CUBE_SIDE, params.dense.dtype, DataType::FLOAT32, false, false);
     tiling.product.N = static_cast<int32_t>(cols);
     CheckRowsApart(tiling.product, {CUBE_SIDE, "a row of values"}, {cols, "a row of the dense factor"}, platform);
-    // Parts of rows that tasks share, two a task, and one row of blocks of each core, which the vector unit rounds.
+    // The workspace has parts of rows that tasks share, two a task, and one row of blocks of each core, which the
+    // vector unit rounds.
     config.workspaceBytes = (2 * tiling.tasks + config.blockDim) * tiling.partialStride * sizeof(float);
     return config;
 }

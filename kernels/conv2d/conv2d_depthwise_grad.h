@@ -84,7 +84,7 @@ private:
         input_.End();
     }
 
-    // dst[col] = seen[col] * dy[col], for the columns of a row.
+    // Computes dst[col] = seen[col] * dy[col], for the columns of a row.
     __aicore__ inline void Multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& seen,
                                     const AscendC::LocalTensor<float>& dy, const DepthwiseTile& tile) const
     {

@@ -24,8 +24,8 @@ struct Conv2dGroupNormTilingData {
 
 namespace conv2d_group_norm {
 
-// Stages of the norm on z, whose pieces are the tiles of the convolution, for its cores. Returns the bytes that they
-// need in the workspace.
+// Plans the stages of the norm on z, whose pieces are the tiles of the convolution, for its cores. Returns the bytes
+// that they need in the workspace.
 inline uint64_t PlanNorm(const Conv2dGroupNormParams& params, const Platform& platform,
                          const ConvolutionTilingData& convolution, uint32_t cores, NormGroupsTilingData& norm)
 {
@@ -59,9 +59,8 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     ConvolutionTilingData& convolution = tiling.convolution;
     convolution::Describe(params, params.residual, "residual", true, platform, convolution);
     if (convolution.outChannels % params.num_groups != 0) {
-        throw std::invalid_argument("weight.shape[0] must be a multiple of num_groups (" +
-                                    std::to_string(params.num_groups) + "), got " +
-                                    std::to_string(convolution.outChannels));
+        Refuse("weight.shape[0] must be a multiple of num_groups (" + std::to_string(params.num_groups) + ")",
+               ShapeText(params.weight));
     }
     convolution::PlanWeight(false, bytes, convolution);
     convolution::PlanTiles(platform, bytes, convolution);

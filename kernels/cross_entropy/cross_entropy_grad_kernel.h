@@ -156,7 +156,7 @@ private:
         }
     }
 
-    // row_ = lse and dloss of row r of the batch.
+    // Sets row_ to lse and dloss of row r of the batch.
     __aicore__ inline void SetRow(uint32_t r, uint32_t second)
     {
         const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
@@ -178,7 +178,7 @@ private:
         ChosenElements(lse, dloss, marks, row, rows);
     }
 
-    // lse and dloss in row_.
+    // Does one long row, whose lse and dloss are in row_.
     __aicore__ inline void LongRow(uint64_t row, uint32_t begin, uint32_t end)
     {
         for (uint32_t column = begin; column < end; column += tiling_.tileCols) {

@@ -274,8 +274,8 @@ private:
         ReduceRepeats<AddOf>(rows_.values, rows_.blocks, 1, rows, FLOATS_PER_BLOCK);  // one of 8 equal values
     }
 
-    // dst = the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some at a
-    // time.
+    // Sets dst to the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some
+    // at a time.
     __aicore__ inline void ChosenLogits(const AscendC::LocalTensor<float>& dst, uint64_t row, uint32_t rows)
     {
         uint64_t places[LabelRows::PLACES];

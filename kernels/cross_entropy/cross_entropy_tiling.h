@@ -118,7 +118,7 @@ inline void PlanColumns(const TensorDesc& logits, const Platform& platform, Cros
 inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const Platform& platform,
                                        CrossEntropyTilingData& tiling)
 {
-    // logits in two buffers, a float copy unless they are float, one temporary.
+    // There are logits in two buffers, a float copy unless they are float, and one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
     const LaunchConfig config = cross_entropy::Plan(params.logits, params.ignore_index,
                                                     2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform, tiling);
@@ -129,7 +129,7 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params, const Platform& platform,
                                            CrossEntropyGradTilingData& tiling)
 {
-    // logits and their gradient in two buffers each, a float copy unless they are float, one temporary.
+    // There are logits and their gradient in two buffers each, a float copy unless they are float, and one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
     // It leaves nothing in the workspace; but where there is one, op_host starts all cores together, for the barrier.
     return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes, 1,

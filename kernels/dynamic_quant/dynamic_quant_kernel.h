@@ -138,7 +138,7 @@ private:
         }
     }
 
-    // x of a block in float, smoothed; x itself if it is that.
+    // Returns x of a block in float, smoothed; that is x itself if it is float and not smoothed.
     __aicore__ inline AscendC::LocalTensor<float> Values(const AscendC::LocalTensor<T>& x, uint32_t at,
                                                          const RowBlock& block)
     {

@@ -49,7 +49,7 @@ dense_attention::Sizes SizesOf(const PARAMS& params, bool headsFirst)
     sizes.keyLength = params.key.dims[lengthAxis];
     sizes.headSize = params.query.dims[3];
     sizes.valueSize = params.value.dims[3];
-    dense_attention::Check(sizes, FlashAttentionLimits::HEAD_SIZE);
+    dense_attention::Check(params, sizes, FlashAttentionLimits::HEAD_SIZE);
     return sizes;
 }
 

@@ -27,7 +27,7 @@ dense_attention::Sizes SizesOf(const PARAMS& params)
     sizes.keyLength = params.key.dims[0];
     sizes.headSize = params.query.dims[2];
     sizes.valueSize = params.value.dims[2];
-    dense_attention::Check(sizes, FlashAttentionVarlenLimits::HEAD_SIZE);
+    dense_attention::Check(params, sizes, FlashAttentionVarlenLimits::HEAD_SIZE);
     return sizes;
 }
 

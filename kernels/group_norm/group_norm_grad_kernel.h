@@ -24,7 +24,7 @@
 
 namespace ms_ascend_ops {
 
-// Arrays of channel values in the workspace. The two sums of piece p are PIECES + 2 p and the next.
+// Numbers the arrays of channel values in the workspace. The two sums of piece p are PIECES + 2 p and the next.
 struct GroupNormGradArrays {
     static constexpr uint32_t MEAN = 0;
     static constexpr uint32_t SCALE = 1;  // rstd * gamma
@@ -133,7 +133,7 @@ private:
         xLocal_ = inQueueX_.template DeQue<T>();
     }
 
-    // dz of the block that begins with row r of the tile; centered_ = x - mean.
+    // Returns dz of the block that begins with row r of the tile, and sets centered_ to x - mean.
     __aicore__ inline AscendC::LocalTensor<float> ComputeDz(uint32_t r, const RowBlock& block)
     {
         const uint32_t at = r * tiling_.stride;

@@ -15,7 +15,7 @@ struct GroupedMatmulTilingData {
     uint64_t groups;
     uint64_t tilesPerMatrix;  // one matrix of the gradient's output
     uint64_t tilesPerRow;     // tiles along N
-    // M, which is that of all groups together where they are one product; N; K.
+    // M (of all groups together where they are one product), N and K
     uint64_t m;
     uint64_t n;
     uint64_t k;

@@ -23,11 +23,7 @@ inline LaunchConfig GroupedQuantMatmulTiling(const GroupedQuantMatmulParams& par
     work.m = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
     work.n = static_cast<uint64_t>(params.weight.dims[1]);
     work.k = static_cast<uint64_t>(params.x.LastDim());
-    if (work.k > GroupedQuantMatmulLimits::COLUMNS) {
-        throw std::invalid_argument("the columns of x must be at most " +
-                                    std::to_string(GroupedQuantMatmulLimits::COLUMNS) + ", got " +
-                                    std::to_string(work.k));
-    }
+    CheckLastDim(params.x, "x", GroupedQuantMatmulLimits::COLUMNS);
     work.type = DataType::INT8;
     work.outputType = params.scale.dtype;
     work.transposeWeight = true;

@@ -78,8 +78,8 @@ struct Platform {
     // Rows of so many elements at most share an instruction with the padding between them; longer ones are better off
     // alone. No limit on a chip, where beginning an instruction costs more.
     uint32_t maxPaddedRow = UINT32_MAX;
-    // Unified Buffer that a tile of rows should take if a row takes no more: what is in a cache is read faster. No wish
-    // on a chip.
+    // A tile of rows should take so much of the Unified Buffer if a row takes no more: data in a cache is read faster.
+    // It is 0 on a chip.
     uint32_t tileBytes = 0;
     // A row that moves so many bytes may be shared by cores, which gain more by that than a barrier takes; a piece of
     // it moves so many at least.

@@ -43,8 +43,8 @@ inline LaunchConfig MatmulTiling(const MatmulParams& params, const Platform& pla
     work.n = static_cast<uint64_t>(weight.dims[weight.rank - (params.transpose_weight ? 2 : 1)]);
     const uint64_t weights = static_cast<uint64_t>(weight.Product(0, weight.rank - 2));
     if (weights != 1 && weights != work.batches) {
-        throw std::invalid_argument("weight must have one matrix or as many as x (" + std::to_string(work.batches) +
-                                    "), got " + std::to_string(weights));
+        Refuse("weight.shape[:-2] must be that of x " + ShapeText(x, x.rank - 2) + ", or be empty: one matrix for all",
+               ShapeText(weight));
     }
     work.sharesWeight = weights == 1;
     if (work.sharesWeight && !params.transpose_x) {

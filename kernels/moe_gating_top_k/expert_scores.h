@@ -75,7 +75,7 @@ public:
         MultiplyRows(scores, scores, rows.blocks, block);
     }
 
-    // dst = src, and -inf for padding.
+    // Copies src to dst, and sets padding to -inf.
     __aicore__ inline void WithoutPadding(const AscendC::LocalTensor<float>& dst,
                                           const AscendC::LocalTensor<float>& src, const RowBlock& block)
     {

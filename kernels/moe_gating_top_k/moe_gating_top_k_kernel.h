@@ -176,7 +176,7 @@ private:
         AscendC::Maxs(place, place, -1.0f, elements);
     }
 
-    // values = NO_SCORE where place is 0. `place` is lost.
+    // Sets values to NO_SCORE where place is 0. `place` is lost.
     __aicore__ inline void TakeOut(const AscendC::LocalTensor<float>& values, const AscendC::LocalTensor<float>& place,
                                    int32_t elements)
     {

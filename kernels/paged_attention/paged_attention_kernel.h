@@ -100,7 +100,7 @@ public:
 private:
     static constexpr uint64_t PART_STEP = 128;
 
-    // Slots that follow each other in the cache.
+    // These slots follow each other in the cache.
     struct Run {
         uint64_t slot;
         uint32_t count;

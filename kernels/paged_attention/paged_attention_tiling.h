@@ -52,8 +52,8 @@ struct PagedAttentionTilingData {
 
 namespace paged_attention {
 
-// Tasks that keep every core of a chip busy; on a host, where threads are fewer and each part costs more than it does
-// there, a few.
+// So many tasks keep every core of a chip busy; on a host, where threads are fewer and each part costs more than it
+// does there, a few do.
 constexpr uint64_t CHIP_TASKS = 48;
 constexpr uint64_t HOST_TASKS = 16;
 constexpr uint64_t LEAST_PART = 512;  // keys of one key head; fewer of several
@@ -78,7 +78,8 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     const uint64_t keyHeads = params.key_cache.dims[2];
     const uint64_t valueSize = params.value_cache.dims[3];
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize, PagedAttentionLimits::HEAD_SIZE);
+    CheckLastDim(params.query, "query", PagedAttentionLimits::HEAD_SIZE);
+    CheckLastDim(params.value_cache, "value_cache", PagedAttentionLimits::HEAD_SIZE);
     Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a token");
     const uint64_t shared = SharedHeads(heads, keyHeads);
     tiling.tokens = tokens;
@@ -87,7 +88,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.sharedHeads = shared;
     tiling.blocks = params.key_cache.dims[0];
     tiling.blockSize = params.key_cache.dims[1];
-    Size32(params.key_cache.Product(0, 2), "the slots of the cache");
+    CheckSlots(params.key_cache, PagedAttentionLimits::SLOTS);
     tiling.tableBlocks = params.block_tables.dims[1];
     tiling.headSize = static_cast<uint32_t>(headSize);
     tiling.valueSize = static_cast<uint32_t>(valueSize);

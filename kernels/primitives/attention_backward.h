@@ -230,7 +230,7 @@ private:
               tiling_.valueRow);
     }
 
-    // Scores and dout value^T of the tile.
+    // Starts scores and dout value^T of the tile.
     __aicore__ inline void StartTile(const Tile& tile, uint32_t buffer)
     {
         Multiply(queryGm_[head_.query + tile.query * tiling_.queryRow], tiling_.queryRow,
@@ -246,7 +246,7 @@ private:
         tiles.WaitIterateAll();
     }
 
-    // result (queries, keys) = a b^T
+    // Starts result (queries, keys) = a b^T.
     __aicore__ inline void Multiply(const AscendC::GlobalTensor<T>& a, uint64_t aRow, const AscendC::GlobalTensor<T>& b,
                                     uint64_t bRow, uint32_t size, const Tile& tile,
                                     const AscendC::GlobalTensor<float>& result)
@@ -259,7 +259,7 @@ private:
         tiles.template IterateAll<false>(result, 0, false, true);
     }
 
-    // result (keys, size) = left^T b, left (queries, keys)
+    // Starts result (keys, size) = left^T b, left (queries, keys).
     __aicore__ inline void MultiplyTransposed(const AscendC::GlobalTensor<T>& left, const AscendC::GlobalTensor<T>& b,
                                               uint64_t bRow, const Tile& tile, uint32_t size,
                                               const AscendC::GlobalTensor<float>& result)
@@ -292,7 +292,7 @@ private:
         return AtMost(rows - row, tiling_.chunkRows);
     }
 
-    // ds of the tile, and with STORES_P p.
+    // Computes ds of the tile, and with STORES_P p.
     template <bool STORES_P>
     __aicore__ inline void Differentiate(const Tile& tile, uint32_t buffer)
     {
@@ -356,7 +356,7 @@ private:
         }
     }
 
-    // sum (rows, size) += product
+    // Adds product to sum (rows, size).
     __aicore__ inline void AddProduct(const AscendC::GlobalTensor<float>& from, uint32_t rows, uint32_t size,
                                       const AscendC::LocalTensor<float>& sum, uint32_t stride)
     {

@@ -68,7 +68,7 @@ public:
         }
     }
 
-    // z += the values of its channels, of which the first with channels first is `at`.
+    // Adds the values of its channels to z; with channels first, the first of them is `at`.
     __aicore__ inline void Add(ChannelQueue& queue, const AscendC::LocalTensor<float>& z, uint64_t at,
                                const RowBlock& block)
     {

@@ -50,7 +50,7 @@ __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tilin
             0};
 }
 
-// Channels (first) or kernel offsets (last) whose columns are made together.
+// The columns of these channels (channels first) or kernel offsets (channels last) are made together.
 struct ColumnChunk {
     uint32_t first;
     uint32_t count;
@@ -144,7 +144,7 @@ public:
     }
 
 private:
-    // Positions along one dim whose kernel offset lies in x: [begin, end).
+    // At the positions [begin, end) along one dim the kernel offset lies in x.
     struct Inside {
         int64_t start;  // where the kernel offset of the first position lies
         uint32_t begin;
@@ -176,7 +176,7 @@ private:
         return InsideOf(start, tiling_.strideWidth, tiling_.width, tile.cols);
     }
 
-    // Positions whose kernel offset lies on an element of x, where these are `step` apart.
+    // At these positions the kernel offset lies on an element of x, where elements are `step` apart.
     struct Met {
         uint64_t from;  // the element of the first position
         uint32_t begin;
@@ -210,7 +210,8 @@ private:
         const bool last = tiling_.channelsLast != 0;
         const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;
         const uint64_t plane = static_cast<uint64_t>(tiling_.height) * tiling_.width;
-        // Channels first: one after the other, of single elements. Channels last: all of them are an element.
+        // With channels first there is one channel after the other, of single elements; with channels last all of them
+        // are one element.
         const uint32_t channels = last ? 1 : chunk.count;
         const uint32_t width = last ? tiling_.groupIn : 1;
         const uint64_t channel = uint64_t{tile.group} * tiling_.groupIn;

@@ -113,7 +113,7 @@ private:
                     {tile.cols, tile.channels, stride_, tiling_.channels});
     }
 
-    // dst[col] = seen[col] * factors, for the columns of a row.
+    // Computes dst[col] = seen[col] * factors, for the columns of a row.
     __aicore__ inline void Multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& seen,
                                     const AscendC::LocalTensor<float>& factors, const DepthwiseTile& tile) const
     {

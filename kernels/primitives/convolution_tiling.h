@@ -10,6 +10,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_TILING_H
 
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -110,8 +111,10 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.groupIn = tiling.channels / tiling.groups;
     tiling.groupOut = tiling.outChannels / tiling.groups;
     if (weight.dims[last ? 3 : 1] != tiling.groupIn) {
-        throw std::invalid_argument("weight must have x's channels / groups (" + std::to_string(tiling.groupIn) +
-                                    ") in its dim of input channels, got " + std::to_string(weight.dims[last ? 3 : 1]));
+        const std::string axis = last ? "-1" : "1";
+        Refuse("weight.shape[" + axis + "] must be x.shape[" + axis + "] / groups (" + std::to_string(tiling.groupIn) +
+                   ")",
+               ShapeText(weight));
     }
     tiling.kernelHeight = size(weight, first, "the rows of the kernel");
     tiling.kernelWidth = size(weight, first + 1, "the columns of the kernel");
@@ -130,15 +133,16 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
     if (!last) {  // from a channel to the next
-        Size32(static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth, "the positions of a channel of y");
+        Size32(static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth, "the output pixels of a channel");
     }
     if (y.IsGiven() && (y.dims[first] != rows || y.dims[first + 1] != cols)) {
-        throw std::invalid_argument(std::string(yName) + " must have " + std::to_string(rows) + " x " +
-                                    std::to_string(cols) + " positions, got " + std::to_string(y.dims[first]) + " x " +
-                                    std::to_string(y.dims[first + 1]));
+        const bool isRows = y.dims[first] != rows;
+        Refuse(std::string(yName) + ".shape[" + std::to_string(isRows ? first : first + 1) +
+                   "] must be that of the output (" + std::to_string(isRows ? rows : cols) + ")",
+               ShapeText(y));
     }
     const uint64_t kernelSize = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
-    tiling.k = Size32(tiling.groupIn * kernelSize, "the terms of a sum");
+    tiling.k = Size32(tiling.groupIn * kernelSize, "the elements of a kernel (K)");
     const bool inPlace = params.pad_top == 0 && params.pad_bottom == 0 && params.pad_left == 0 &&
                          params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1 &&
                          tiling.gapHeight == 0 && tiling.gapWidth == 0;
@@ -151,7 +155,7 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
         }
         tiling.height = 1;
         tiling.outHeight = 1;
-        tiling.width = Size32(positions, "the positions");
+        tiling.width = Size32(positions, "the output pixels");
         tiling.outWidth = tiling.width;
     }
 

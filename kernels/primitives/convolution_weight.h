@@ -1,11 +1,11 @@
 /*!
  * Lays the weight of a convolution out as its products read it.
  *
- * A row for each output channel, with its K elements in the order of the columns (convolution_columns.h): this is how a
- * weight lies in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed where it
- * lies if the K elements that are multiplied at once are the channels of x alone. Otherwise its kernel offsets are
- * moved into such rows in the workspace, before the products: runs of a few elements, which a copy takes many of at a
- * time.
+ * There is a row for each output channel, with its K elements in the order of the columns (convolution_columns.h): this
+ * is how a weight lies in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed
+ * where it lies if the K elements that are multiplied at once are the channels of x alone. Otherwise its kernel offsets
+ * are moved into such rows in the workspace, before the products: runs of a few elements, which a copy takes many of at
+ * a time.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H

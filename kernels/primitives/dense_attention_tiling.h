@@ -110,9 +110,11 @@ struct Sizes {
     uint64_t valueSize;
 };
 
-inline void Check(const Sizes& sizes, int64_t mostHeadSize)
+template <class PARAMS>
+void Check(const PARAMS& params, const Sizes& sizes, int64_t mostHeadSize)
 {
-    CheckSizes(sizes.headSize, sizes.valueSize, static_cast<uint64_t>(mostHeadSize));
+    CheckLastDim(params.query, "query", mostHeadSize);
+    CheckLastDim(params.value, "value", mostHeadSize);
     Size32(sizes.heads * std::max(sizes.headSize, sizes.valueSize), "the elements of all heads of a query");
 }
 

@@ -144,7 +144,8 @@ protected:
         }
     }
 
-    // dst (a value a row; zeros after them, so that whole blocks can be read) = sums over src's rows, times `factor`.
+    // Sets dst to the sums over src's rows, times `factor`: a value a row, and zeros after them, so that whole blocks
+    // can be read.
     __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      const RowBlock& block, float factor)
     {

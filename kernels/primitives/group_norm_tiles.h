@@ -192,7 +192,7 @@ public:
         }
     }
 
-    // Value 0, calculated here instead of loaded. `vector` lives as long as it is used.
+    // Sets value 0, which is calculated here instead of loaded. `vector` lives as long as it is used.
     __aicore__ inline void Set(const AscendC::LocalTensor<float>& vector, [[maybe_unused]] uint32_t channels)
     {
         if constexpr (LAST) {
@@ -202,7 +202,7 @@ public:
         }
     }
 
-    // dst = src op value, on the block that begins with row r of the tile.
+    // Computes dst = src op value, on the block that begins with row r of the tile.
     template <class INSTRUCTION>
     __aicore__ inline void Apply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                  uint32_t value, [[maybe_unused]] uint32_t r, const RowBlock& block)
@@ -289,7 +289,7 @@ public:
         Free();
     }
 
-    // Or, if they are finished already: Ready, Store as often as need be, Free.
+    // If they are finished already, call these instead: Ready, Store as often as need be, Free.
     __aicore__ inline void Ready()
     {
         queue_.EnQue(local_);

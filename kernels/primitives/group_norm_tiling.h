@@ -118,7 +118,8 @@ struct RowTiles {
     uint32_t StepRows() const { return isShort ? tileRows : 1; }
 };
 
-// Pieces of a row of which none is larger than `capacity`; a few more than that takes, if they are alike then.
+// Returns in how many pieces a row is cut of which none is larger than `capacity`; a few more than that takes, if they
+// are alike then.
 inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
 {
     const uint64_t least = CeilDiv(size, capacity);
@@ -153,7 +154,8 @@ inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t
     return tiles;
 }
 
-// Channels first: rows of S elements, and of D * S. Both stages have the same buffers for x and its temporaries.
+// With channels first there are rows of S elements, and of D * S. Both stages have the same buffers for x and its
+// temporaries.
 inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand, const Platform& platform,
                       NormGroupsTilingData& tiling)
 {
@@ -290,7 +292,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     config.blockDim = CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
     tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
     tiling.sumItemsPerCore = CeilDiv(sumTiles, config.blockDim) * tiling.sumStep;
-    // Whole groups for each core, if no core gets much more to do by that: they stay in its cache.
+    // Every core gets whole groups, if no core gets much more to do by that: they stay in its cache.
     const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
     const uint64_t groups = std::max<uint64_t>(1, tiling.groups);
     const uint32_t cores = groupSums ? CoresFor(groups, demand.queues * elements * bytes, platform) : config.blockDim;

@@ -148,7 +148,7 @@ private:
                 const uint32_t at = r * tiling_.stride;
                 const AscendC::LocalTensor<float> x = input_.Take(at, block.Elements(), square_);
                 const AscendC::LocalTensor<float> shifted = Shifted(yLocal[at], x);
-                // With the gaps between rows, which are read below.
+                // The gaps between rows take part, as they are read below.
                 const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
                 SubtractRows(shifted, x, shiftBlocks_[r * FLOATS_PER_BLOCK], wide);
                 AscendC::Mul(square_, shifted, shifted, static_cast<int32_t>(block.Elements()));
@@ -349,7 +349,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // y = (c - d) * rstd * gamma + beta, or its ReLU, on a block of rows, the first of which is row r.
+    // Computes y = (c - d) * rstd * gamma + beta, or its ReLU, on a block of rows, the first of which is row r.
     __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& shifted,
                                      uint32_t r, const AscendC::LocalTensor<float>& gamma,
                                      const AscendC::LocalTensor<float>& beta, const RowBlock& block)

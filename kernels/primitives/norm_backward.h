@@ -149,7 +149,7 @@ private:
     static constexpr uint32_t SUMS = CENTER ? 2 : 1;  // of a row
     static constexpr bool ACTIVATES = CENTER && !ADD;
 
-    // gamma, and beta where it is needed.
+    // Loads gamma, and beta where it is needed.
     __aicore__ inline AscendC::LocalTensor<float> LoadColumns(uint32_t column, uint32_t count)
     {
         if constexpr (ACTIVATES) {
@@ -412,7 +412,7 @@ private:
                                     const RowBlock& block)
     {
         AscendC::LocalTensor<float> xFloat = ToFloat(x, xhat, block.Elements());
-        // With the gaps between rows, which are read below.
+        // The gaps between rows take part, as they are read below.
         const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
         if constexpr (CENTER) {
             SubtractRows(xhat, xFloat, centerBlocks_[r * FLOATS_PER_BLOCK], wide);

@@ -81,7 +81,8 @@ public:
         return z;
     }
 
-    // Probabilities of a chunk, relative to the rows' maxima so far, which these scores may raise by `factor_`.
+    // Computes the probabilities of a chunk, relative to the rows' maxima so far, which these scores may raise by
+    // `factor_`.
     __aicore__ inline void Probabilities(const AscendC::LocalTensor<float>& scores, const AscendC::GlobalTensor<T>& to,
                                          uint32_t row, uint32_t cols)
     {
@@ -200,7 +201,7 @@ public:
         FindSeen();
         AscendC::Ln(lse, sum_, rows);
         AscendC::Add(lse, lse, max_, rows);
-        // lse + (1 - factor) * -2^128, which is -inf where the factor is 0.
+        // This adds (1 - factor) * -2^128 to lse, which makes it -inf where the factor is 0.
         AscendC::Adds(factor_, factor_, -1.0f, rows);
         AscendC::Muls(factor_, factor_, -LOWEST_FLOAT, rows);
         AscendC::Add(lse, lse, factor_, rows);

@@ -167,7 +167,7 @@ public:
         Process(products, finish, tiles);
     }
 
-    // `tiles`: those of this core, as TilesInTurn has them.
+    // `tiles` are those of this core, as TilesInTurn has them.
     template <class TILES>
     __aicore__ inline void Process(Products (&products)[COUNT], FINISH& finish, TILES& tiles)
     {

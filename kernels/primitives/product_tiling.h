@@ -9,6 +9,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILING_H
 
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -53,7 +54,7 @@ constexpr uint64_t LEAST_COLS = 128;
 // A host packs an operand anew for each tile. With fewer rows than these, 128 x 1536 x 576 of a Zen 5 takes 8 % longer
 // with a transposed weight, and 26 % with x transposed, too.
 constexpr uint64_t HOST_LEAST_ROWS = 128;
-// If x is transposed it is x that is packed, and a weight that is not lies in stretches of a tile's columns.
+// If x is transposed, x is packed; a weight that is not transposed lies in stretches of a tile's columns.
 constexpr uint64_t HOST_LEAST_COLS = 256;
 // With few rows and a weight that is not transposed, a tile reads as many stretches of memory as the weight has rows:
 // they should be long. 1x4096x4096 on one thread of a Zen 3, stretches of 1, 2, 4, 16 KiB: 6.4, 4.4, 3.9 and 3.1 ms.

@@ -192,7 +192,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // y = x * rstd * gamma on a block of rows. x of a 16-bit T is scratch afterwards.
+    // Computes y = x * rstd * gamma on a block of rows. x of a 16-bit T is scratch afterwards.
     __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& x,
                                      const AscendC::LocalTensor<float>& rstdBlocks,
                                      const AscendC::LocalTensor<float>& gamma, const RowBlock& block)

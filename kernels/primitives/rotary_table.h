@@ -87,7 +87,8 @@ public:
     __aicore__ inline const AscendC::LocalTensor<float>& Sin() const { return sin_; }
 
 private:
-    // first_ and second_ = the value of each element of a pair, in float; the same one, unless they have their own.
+    // Sets first_ and second_ to the value of each element of a pair, in float; it is the same one, unless they have
+    // their own.
     __aicore__ inline void Load(const AscendC::GlobalTensor<C>& gm, uint32_t count)
     {
         const bool own = tiling_.separateHalves != 0;

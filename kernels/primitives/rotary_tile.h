@@ -40,7 +40,8 @@ struct HeadCopies {
     Rows rows;
 };
 
-// Whole heads, which follow each other in the Unified Buffer; from a position to the next, `ubStride` elements.
+// Returns copies of whole heads, which follow each other in the Unified Buffer; from a position to the next are
+// `ubStride` elements.
 __aicore__ inline HeadCopies WholeHeads(const HeadPlace& place, const HeadTile& tile, uint32_t dim, uint32_t ubStride)
 {
     const uint32_t cols = tile.heads * dim;
@@ -145,8 +146,8 @@ private:
         }
     }
 
-    // Heads as they lie in the Unified Buffer: the halves (or the pairs) and the elements that are not rotated, each
-    // from a block on.
+    // Loads heads as they lie in the Unified Buffer: the halves (or the pairs) and the elements that are not rotated,
+    // each from a block on.
     __aicore__ inline void Load(const AscendC::LocalTensor<T>& xLocal, const AscendC::GlobalTensor<T>& xGm,
                                 const HeadPlace& source, const HeadTile& tile)
     {
@@ -185,7 +186,7 @@ private:
         }
     }
 
-    // x one element further on. At the end of x there is none: the last one is left out and its place filled.
+    // Loads x one element further on. At the end of x there is none: the last one is left out and its place filled.
     __aicore__ inline void LoadNext(const AscendC::LocalTensor<T>& next, const AscendC::GlobalTensor<T>& xGm,
                                     uint64_t elements, const HeadPlace& source, const HeadTile& tile)
     {

@@ -23,7 +23,7 @@ __aicore__ inline RowBlock BlockAt(const TILING& tiling, uint32_t row, uint32_t 
     return {left < tiling.stepRows ? left : tiling.stepRows, tiling.cols, tiling.stride};
 }
 
-// Or, when a row does not fit: some columns of one row, up to `end`.
+// When a row does not fit, the block is some columns of one row, up to `end`.
 template <class TILING>
 __aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column, uint32_t end)
 {

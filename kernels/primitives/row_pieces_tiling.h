@@ -20,7 +20,7 @@ struct RowPieces {
     uint32_t tileCols = 0;
 };
 
-// Unified Buffer that the values of a row's pieces take (primitives/row_pieces.h), `values` a piece.
+// Returns the Unified Buffer that the values of a row's pieces take (primitives/row_pieces.h), `values` a piece.
 constexpr uint32_t PieceBytes(uint32_t values)
 {
     return (MAX_PIECES + 8) * values * BLOCK_BYTES;

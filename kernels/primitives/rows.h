@@ -73,7 +73,8 @@ MS_ASCEND_OPS_BINARY(MaxOf, Max)
 MS_ASCEND_OPS_BINARY(MinOf, Min)
 #undef MS_ASCEND_OPS_BINARY
 
-// acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a row.
+// Computes acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a
+// row.
 template <class OP>
 __aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                  const RowBlock& block)
@@ -189,7 +190,7 @@ __aicore__ inline void InRows(const AscendC::LocalTensor<float>& dst, const Asce
     }
 }
 
-// dst[row] = src[row] OP vector, column by column.
+// Computes dst[row] = src[row] OP vector, column by column.
 template <class OP>
 __aicore__ inline void WithColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                    const AscendC::LocalTensor<float>& vector, const RowBlock& block)

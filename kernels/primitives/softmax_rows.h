@@ -188,8 +188,8 @@ private:
         return before;
     }
 
-    // y of a row or piece, from `maximum` and the inverse of the sum in rows_.blocks. `yLocal` is that of the first
-    // tile.
+    // Computes y of a row or piece, from `maximum` and the inverse of the sum in rows_.blocks. `yLocal` is that of the
+    // first tile.
     __aicore__ inline void Apply(LOGITS& logits, const RowPiece& piece, const AscendC::LocalTensor<float>& maximum,
                                  AscendC::LocalTensor<T> yLocal)
     {

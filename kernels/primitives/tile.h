@@ -142,7 +142,7 @@ __aicore__ inline AscendC::LocalTensor<float> ScratchBehind(const AscendC::Local
     return count == 0 ? work : work[used];
 }
 
-// dst = src rounded to nearest even. For float the values must have been calculated in dst already.
+// Sets dst to src, rounded to nearest even. For float the values must have been calculated in dst already.
 template <typename T>
 __aicore__ inline void FromFloat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,
                                  uint32_t count)

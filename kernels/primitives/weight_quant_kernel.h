@@ -232,7 +232,7 @@ private:
         productQueue_.FreeTensor(bias);
     }
 
-    // `rows` rows of a result, from `chunk` on, which is that of the rows of x from `row` on.
+    // Finishes `rows` rows of a result, from `chunk` on, which belong to the rows of x from `row` on.
     __aicore__ inline void FinishChunk(uint64_t task, uint32_t row, uint32_t result, uint32_t chunk, uint32_t rows)
     {
         const uint32_t cols = RowsOf(task);

@@ -12,6 +12,7 @@
 
 #include "primitives/activation_scratch.h"
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -34,8 +35,8 @@ struct WeightQuantTilingData {
     uint32_t blockCols;    // of such a row; a row that is one group is unpacked in pieces
     uint32_t blockStride;  // in the Unified Buffer
     uint32_t cores;
-    // Behind the product: which activation, the float tensors that it needs, and, of many rows of x, how many the
-    // vector unit takes at a time of those that a product has.
+    // The activation behind the product needs `scratch` float tensors. If x has many rows, a product has `stretchRows`
+    // of them, and the vector unit takes `chunkRows` at a time.
     uint32_t finished;
     uint32_t activation;
     uint32_t scratch;
@@ -48,7 +49,8 @@ struct WeightQuantTilingData {
     uint32_t pieces;  // of a group: one reduction takes 64 products at most
     uint32_t pieceCols;
     uint32_t groupStride;  // floats from a row of groups to the next, in the Unified Buffer
-    // Many rows of x that are rounded first: so many groups at a time, and where they come in the workspace.
+    // If x has many rows that are rounded first, so many groups are taken at a time, and come to this place in the
+    // workspace.
     uint32_t roundedGroups;
     uint64_t roundedX;
 };
@@ -112,7 +114,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     tiling.pieceCols = static_cast<uint32_t>(piece);
     tiling.groupStride = static_cast<uint32_t>(stride);
     tiling.quantizeX = quantizeX ? 1 : 0;
-    // x as it comes and as float, the products of a row, and sums of x.
+    // There are x as it comes and as float, the products of a row, and sums of x.
     uint64_t fixed =
         FIXED_BYTES + tiling.m * (k * (bytes + sizeof(float)) + stride * sizeof(float)) + k * sizeof(float);
     if (quantizeX) {  // the integers, their scales, and a row of them as half
@@ -137,7 +139,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t aligned = CORE_ALIGNMENT / bytes;
     const uint64_t cores = CoresFor(CeilDiv(tiling.n, aligned), tiling.parts * tiling.n * k / 2, platform);
     tiling.tileRows = static_cast<uint32_t>(RoundUp(CeilDiv(tiling.n, std::max<uint64_t>(1, cores)), aligned));
-    // Even blocks where some a little smaller are: a host unpacks the one before a shorter one into its memory.
+    // Blocks are even where a little smaller ones are: a host unpacks the one before a shorter one into its memory.
     uint64_t even = rows;
     while (even > rows / 2 && tiling.tileRows % even != 0) {
         even -= 8;
@@ -177,15 +179,16 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     const uint64_t perByte = k / rowBytes;
     const uint64_t group = k / groups;
     if (perByte > 2) {
-        throw std::invalid_argument("a byte of the weight must hold 1 or 2 numbers, got " + std::to_string(perByte));
+        Refuse("weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits)",
+               "x " + ShapeText(x) + " and weight " + ShapeText(params.weight));
     }
-    if (groups > 1 && group > params.mostGroup) {
-        throw std::invalid_argument("a group must have at most " + std::to_string(params.mostGroup) +
-                                    " numbers, or be a whole row, got " + std::to_string(group));
-    }
-    if (groups > 1 && group % GROUP_STEP != 0) {
-        throw std::invalid_argument("a group must have a multiple of 16 numbers, or be a whole row, got " +
-                                    std::to_string(group));
+    const bool isLarge = group > params.mostGroup;
+    if (groups > 1 && (isLarge || group % GROUP_STEP != 0)) {
+        Refuse(std::string("a group must have ") +
+                   (isLarge ? "at most " + std::to_string(params.mostGroup) : "a multiple of 16") +
+                   " elements, or be a whole row",
+               std::to_string(groups) + " groups of " + std::to_string(group) + ": x " + ShapeText(x) + ", scale " +
+                   ShapeText(params.scale));
     }
     tiling.m = Size32(m, "the rows of x");
     Size32(parts * n, "the rows of the weight");

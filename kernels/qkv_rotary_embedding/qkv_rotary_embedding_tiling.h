@@ -87,13 +87,15 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
     tiling.tilePositions = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>(most, walk.length)));
 }
 
-inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType dtype, const TensorDesc& cos,
+inline LaunchConfig Plan(uint64_t batch, uint64_t length, const TensorDesc& x, const char* name, const TensorDesc& cos,
                          const TensorDesc& sin, bool headsFirst, const rotary::Pairs& pairs, const Platform& platform,
                          QkvRotaryEmbeddingTilingData& data)
 {
     RotaryTilingData& tiling = data.rotary;
-    const uint32_t bytes = SizeOf(dtype);
-    Need need = rotary::Heads(dim, QkvRotaryEmbeddingLimits::HEAD_SIZE, dtype, cos, sin, pairs, tiling);
+    rotary::Check(x, name, QkvRotaryEmbeddingLimits::HEAD_SIZE, cos, sin, pairs);
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint64_t dim = static_cast<uint64_t>(x.LastDim());
+    Need need = rotary::Heads(dim, x.dtype, cos, pairs, tiling);
     // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
     data.copyBuffers = pairs.interleave ? 1 : 2;
     need.perHead += static_cast<uint64_t>(data.copyBuffers) * bytes * tiling.stride;
@@ -123,8 +125,7 @@ inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& par
     qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& qkv = params.qkv;
     return qkv_rotary::Plan(
-        qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
-        params.layout == QkvRotaryEmbeddingLayout::BNSD,
+        qkv.dims[0], qkv.dims[1], qkv, "qkv", params.cos, params.sin, params.layout == QkvRotaryEmbeddingLayout::BNSD,
         {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
         tiling);
 }
@@ -136,7 +137,7 @@ inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradPar
     const TensorDesc& dq = params.dq;
     const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
     return qkv_rotary::Plan(
-        dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin, headsFirst,
+        dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq, "dq", params.cos, params.sin, headsFirst,
         {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
         tiling);
 }

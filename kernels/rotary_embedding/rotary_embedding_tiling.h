@@ -23,13 +23,14 @@ using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
 
 namespace rotary {
 
-inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
-                         const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& data)
+inline LaunchConfig Plan(const TensorDesc& x, const char* name, const TensorDesc& cos, const TensorDesc& sin,
+                         int64_t seqAxis, const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& data)
 {
     RotaryTilingData& tiling = data.rotary;
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
-    const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, pairs, tiling);
+    Check(x, name, RotaryEmbeddingLimits::HEAD_SIZE, cos, sin, pairs);
+    const Need need = Heads(dim, x.dtype, cos, pairs, tiling);
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t heads = x.Product(axis + 1, x.rank - 1);
     data.heads = Size32(heads, "the heads of a position");
@@ -46,7 +47,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
         } else if (tableDim != 1) {
             const uint64_t below = x.Product(axis - i + 1, axis);
             if (walk.sequences != 0 && walk.tables * walk.tableInner != below) {
-                throw std::invalid_argument("cos may not broadcast between dims that it has");
+                Refuse("cos must not broadcast in a dim between two in which it does not", ShapeText(cos));
             }
             walk.tables *= tableDim;
         }
@@ -55,7 +56,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 
     const uint64_t ub = platform.ubBytes - FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
-        throw std::invalid_argument("x.shape[-1] is too large for the Unified Buffer");
+        throw std::invalid_argument(std::string(name) + ".shape[-1] is too large for the Unified Buffer");
     }
     const uint64_t total = walk.sequences * walk.length;
     const uint64_t perRow = heads * need.perHead + need.perPosition;
@@ -80,7 +81,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, const Platform& platform,
                                           RotaryEmbeddingTilingData& tiling)
 {
-    return rotary::Plan(params.x, params.cos, params.sin, params.seq_axis,
+    return rotary::Plan(params.x, "x", params.cos, params.sin, params.seq_axis,
                         {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }
@@ -88,7 +89,7 @@ inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, c
 inline LaunchConfig RotaryEmbeddingGradTiling(const RotaryEmbeddingGradParams& params, const Platform& platform,
                                               RotaryEmbeddingGradTilingData& tiling)
 {
-    return rotary::Plan(params.dy, params.cos, params.sin, params.seq_axis,
+    return rotary::Plan(params.dy, "dy", params.cos, params.sin, params.seq_axis,
                         {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }

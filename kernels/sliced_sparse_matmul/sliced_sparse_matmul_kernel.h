@@ -21,7 +21,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of slices: where each slice ends.
+// Walks over positions of slices; it knows where each slice ends.
 class SliceEnds {
 public:
     __aicore__ inline void Init(GM_ADDR ends, uint32_t slices, uint32_t positions)

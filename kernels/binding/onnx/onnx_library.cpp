@@ -251,7 +251,7 @@ size_t BytesOf(const Shape& shape, const char* dtype)
     return bytes;
 }
 
-// Memory of results that a node does not want. The thread keeps it, for its next run.
+// Results that a node does not want go to this memory. The thread keeps it, for its next run.
 void* Unwanted(size_t index, size_t bytes)
 {
     struct Free {

@@ -88,7 +88,7 @@ public:
     }
 
     void SetOrgShape(int orgM, int orgN, int orgK) { SetOrgShape(orgM, orgN, orgK, orgK); }
-    // Before the operands. orgKc: columns of C, if they are not those of B.
+    // This comes before the operands. orgKc is the columns of C, if they are not those of B.
     void SetOrgShape(int orgM, int orgN, int orgKa, int orgKb, int orgKc = 0)
     {
         orgM_ = static_cast<uint32_t>(orgM);

@@ -23,7 +23,7 @@ struct bfloat16_t {
     uint16_t bits;
 };
 
-// Global, as the compiler of the chip has it.
+// The type is global, as the compiler of the chip has it.
 enum pipe_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
 
 namespace AscendC {

@@ -41,7 +41,7 @@ private:
     static constexpr uint8_t SEVERAL = 254;  // cores have read it in this phase
     static constexpr uint32_t LINE = 512;
 
-    // Memory that the kernel may write. A byte's writer and reader: core + 1.
+    // The kernel may write this memory. The writer and the reader of a byte are core + 1.
     struct Region {
         int32_t argument;
         std::vector<uint8_t> writer;

@@ -15,8 +15,8 @@ void CheckInstruction(const VectorEvent& event);
 // Each element of the destination comes from the same element of every source.
 bool IsElementwise(const VectorEvent& event);
 
-// The mask register as the chip would have it. Calls with a mask of their own and calls on the first n elements change
-// it, which the host layer does not do.
+// Keeps the mask register as the chip would have it. Calls with a mask of their own and calls on the first n elements
+// change it, which the host layer does not do.
 class MaskRegister {
 public:
     void Set(const SettingEvent& event);

@@ -106,8 +106,8 @@ DeviceHooks& TheDeviceHooks();
 [[noreturn]] void Violation(Rule rule, const Event& event, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Something that is slow on the chip, or relies on a compiler option. Counted by rule and place; the list goes to the
-// file that MS_ASCEND_OPS_CHECK_NOTES names when the process ends.
+// Notes something that is slow on the chip, or relies on a compiler option. Notes are counted by rule and place; the
+// list goes to the file that MS_ASCEND_OPS_CHECK_NOTES names when the process ends.
 void Note(Rule rule, const Event& event);
 
 // Returns a place as it is printed: from "kernels/" or "tests/" on.

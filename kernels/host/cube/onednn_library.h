@@ -73,7 +73,7 @@ struct Functions {
                        float, float*, int64_t);
     Status (*integerGemm)(char, char, char, int64_t, int64_t, int64_t, float, const int8_t*, int64_t, int8_t,
                           const int8_t*, int64_t, int8_t, float, int32_t*, int64_t, const int32_t*);
-    // Null with oneDNN 2, as are those that follow.
+    // This is null with oneDNN 2, as are those that follow.
     Status (*engineCreate)(Engine*, int, size_t);
     Status (*streamCreate)(ExecutionStream*, Engine, unsigned);
     Status (*memoryDescCreate)(MemoryDesc*, int, const Dims, int, const Dims);

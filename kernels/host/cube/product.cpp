@@ -46,8 +46,8 @@ const float* At(const Matrix& matrix, uint32_t row, uint32_t col)
     return matrix.transposed ? floats + col * matrix.stride + row : floats + row * matrix.stride + col;
 }
 
-// Floats, without a library. A panel of b, k values of some columns, is brought into rows; rows of c are added up from
-// it.
+// Multiplies floats without a library. A panel of b, k values of some columns, is brought into rows; rows of c are
+// added up from it.
 void MultiplyPlainly(const Product& product)
 {
     constexpr uint32_t PANEL = 64;
@@ -293,7 +293,7 @@ void Multiply(const Product& product)
         library->Multiply(product)) {
         return;
     }
-    // In floats, which the result is rounded from.
+    // The product is in floats, which the result is rounded from.
     Product floats = product;
     floats.resultType = ElementType::FLOAT;
     if (product.resultType != ElementType::FLOAT) {

@@ -88,7 +88,7 @@ public:
     std::vector<Value>& Values() { return values_; }
 
 private:
-    // COLUMNS of a row, or all elements of a loop that has no rows: the first `count` of a part of a value.
+    // These are COLUMNS of a row, or all elements of a loop that has no rows: the first `count` of a part of a value.
     struct Part {
         int16_t value = Value::NO_VALUE;
         uint16_t from = 0;

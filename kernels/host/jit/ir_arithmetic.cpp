@@ -53,7 +53,7 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
     }
 }
 
-// Lanes in which one of the vectors is.
+// Returns the lanes in which one of the vectors is subnormal.
 std::string IrArithmetic::AreSubnormal(const Vectors& x)
 {
     std::string any;

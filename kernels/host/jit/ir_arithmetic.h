@@ -17,7 +17,7 @@ class IrArithmetic : public IrBuilder {
 public:
     using IrBuilder::IrBuilder;
 
-    // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
+    // These are the opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
     std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
     std::string Axpy(const std::string& a, float scalar, const std::string& sum);
@@ -27,11 +27,11 @@ public:
 
     // Rounds to bfloat16, with the bits in the upper halves; below them is anything, or with `clear` zeros.
     Vectors RoundToBFloat16(const Vectors& x, bool clear);
-    // To bfloat16 with zeros below, of an even number of vectors, where the CPU has an instruction for it.
+    // Rounds to bfloat16 with zeros below, an even number of vectors, where the CPU has an instruction for it.
     Vectors RoundByConverting(const Vectors& x);
     std::string Cleared(const std::string& bits, bool clear);
-    // To bfloat16, and two vectors of floats in one: one after the other, or interleaved. With `converts` the
-    // CPU has an instruction for it.
+    // Rounds to bfloat16, and packs two vectors of floats in one: one after the other, or interleaved. With `converts`
+    // the CPU has an instruction for it.
     Vectors PackAsBFloat16(const Vectors& x, bool interleaved, bool converts);
     Vectors PackRounded(const Vectors& rounded, bool interleaved);  // of RoundToBFloat16
     // Does it the other way round.

@@ -89,7 +89,7 @@ public:
     void Prefetch(const std::string& address, bool writes, Cache cache);
     // Is any of so many lanes of a mask set? An i1.
     std::string Any(const std::string& mask, uint32_t lanes);
-    // `likely`, or if the i1 is set, `unlikely`: lists of equally many vectors.
+    // Does `likely`, or if the i1 is set, `unlikely`; both return equally many vectors.
     Vectors Unless(const std::string& condition, const std::function<Vectors()>& likely,
                    const std::function<Vectors()>& unlikely);
 

@@ -31,7 +31,7 @@ public:
     void Emit(uint32_t first, uint32_t count);
     // Returns vector k of the 64 lanes that an operand collects.
     std::string& Sum(uint8_t operand, uint32_t k) { return sums_[operand][k]; }
-    // Different vectors that a DataBlock makes when it is repeated.
+    // Returns how many different vectors a DataBlock makes when it is repeated.
     uint32_t BlockParts() const { return style_.paired ? 2 : (lanes_ < 8 ? 8 / lanes_ : 1); }
     // Returns the even elements of two vectors, or the odd ones.
     std::string Apart(const std::string& a, const std::string& b, uint32_t odd) const;

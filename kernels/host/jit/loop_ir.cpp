@@ -46,7 +46,7 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
     return !form.byRow && lanes > LANES_OF_128_BITS && gain > 0;
 }
 
-// None, where one of them is not to be had.
+// Returns no lookups where one of the tables is not to be had.
 Lookups LookupsFor(const LoopForm& form)
 {
     Lookups lookups(form, form.variant.usesLookups);

@@ -241,7 +241,7 @@ void ObserveSync(Where where, SyncCall call, pipe_t barrier)
     TheObserver().OnSync(event);
 }
 
-// Ids as a core hands them out: FetchEventID gives the first free one and keeps nothing, AllocEventID takes it.
+// Hands ids out as a core does: FetchEventID gives the first free one and keeps nothing, AllocEventID takes it.
 TEventID ObserveEvent(Where where, EventCall call, HardEvent hardEvent, int32_t id)
 {
     constexpr const char* names[] = {"FetchEventID", "AllocEventID", "ReleaseEventID"};

@@ -203,7 +203,7 @@ struct ProductEvent : Event {
     bool willWait;  // WaitIterateAll was announced
 };
 
-// GetValue and SetValue. `local` or `global` is the element.
+// GetValue and SetValue are reported so. `local` or `global` is the element.
 struct ScalarEvent : Event {
     bool isLocal;
     bool written;

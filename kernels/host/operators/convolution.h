@@ -33,7 +33,8 @@ struct Convolution {
     int64_t hasBias;                   // of y alone: the gradient of a weight has always that of the bias, floats
     int64_t channelsLast;
     int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
-    // y alone: a value for each channel of each sample, and a tensor like y, which are added before y is rounded.
+    // Only y has a shift, a value for each channel of each sample, and a residual, a tensor like y; both are added
+    // before y is rounded.
     int64_t hasShift;
     int64_t hasResidual;
     int64_t hasNorm;  // y alone: batch normalization behind the bias, whose vectors are of biasType

@@ -9,9 +9,9 @@
 namespace AscendC {
 namespace host {
 
-// A copy out of results of earlier groups, such as several rows, each made by a group of its own: every group takes its
-// part of the copy along, while the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order,
-// and nothing after them touches either side.
+// A copy out may be of results of earlier groups, such as several rows, each made by a group of its own. Then every
+// group takes its part of the copy along, while the row is in the L1 cache, but only if the groups make exactly the
+// copied bytes, in order, and nothing after them touches either side.
 bool Groups::SinkCopy(const Instruction& copy)
 {
     const Operand& to = copy.operands[0];

@@ -28,7 +28,7 @@ struct ArithmeticCost {
     uint32_t divisions = 0;  // and square roots
     uint32_t gathers = 0;
 
-    // In half cycles. Divisions and gathers go on beside other instructions.
+    // Times are in half cycles. Divisions and gathers go on beside other instructions.
     uint32_t Time(const Timings& timings) const
     {
         constexpr uint32_t GATHER = 17;

@@ -108,7 +108,7 @@ private:
         return compiles && Fits(others) && !((shifts_ || shifts || Shift(accesses, others)) && (ragged_ || ragged)) &&
                members.size() + more <= MAX_LOOP_INSTRUCTIONS && accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
-    // Its number among the accesses, which it is added to if it is new.
+    // Returns its number among the accesses, which it is added to if it is new.
     uint8_t NumberOf(const MemoryAccess& access)
     {
         const auto known = std::find_if(accesses.begin(), accesses.end(),

@@ -13,7 +13,7 @@ namespace host {
 
 namespace {
 
-// Floats in the Unified Buffer, and the cast that makes them.
+// These floats are in the Unified Buffer, with the cast that makes them.
 struct Known {
     Operand to;
     Span source;
@@ -69,7 +69,7 @@ public:
     }
 
 private:
-    // Floats in scratch memory that members of the group read.
+    // Members of the group read these floats in scratch memory.
     struct Copy {
         Operand of;
         Operand in;

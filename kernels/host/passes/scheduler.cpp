@@ -267,7 +267,7 @@ void Scheduler::CopyOut(Instruction copy, int32_t origin)
     Operand& to = copy.operands[0];
     to.origin = origin;
     program_.writes.push_back({origin, {rows.rows, rows.rowBytes, gmStride}});
-    // First, so that a view of bytes that are about to be overwritten becomes a copy.
+    // This comes first, so that a view of bytes that are about to be overwritten becomes a copy.
     Overwrite(SpanOf(to), false);
     Resolve(copy.operands[1], copy.iterations);
     groups_.AddCopyOut(copy);

@@ -35,7 +35,7 @@ namespace host {
 // A kernel broke a rule that makes going on impossible: throws Trapped, which ends the launch with this message.
 [[noreturn]] void Fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Unified Buffer of one A2 vector core that a kernel may use: 192 KiB less the 8 KiB and 256 B CANN keeps.
+// A kernel may use this Unified Buffer of one A2 vector core: 192 KiB less the 8 KiB and 256 B CANN keeps.
 constexpr uint32_t CHIP_UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
 
 // A core here has such a Unified Buffer. A tile costs some microseconds besides its elements, so twice as much is

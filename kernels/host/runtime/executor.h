@@ -35,8 +35,8 @@ public:
     // need several tiles are summed up in the same pieces as there, to the bit.
     virtual void SetUbBytes(uint32_t bytes) = 0;
 
-    // Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this
-    // process may use. Setting 0 restores that.
+    // These threads play cores, the calling one included. Initially they are MS_ASCEND_OPS_NUM_THREADS or the number of
+    // CPUs this process may use. Setting 0 restores that.
     virtual uint32_t ThreadNum() const = 0;
     virtual void SetThreadNum(uint32_t count) = 0;
     // Sets the threads of launches of the calling thread; 0: as for all others.

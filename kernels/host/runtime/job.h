@@ -43,7 +43,7 @@ struct Job {
 
 // Runs one block in the calling thread.
 void RunBlock(Job& job, uint32_t blockIdx);
-// Barrier between the blocks of the job that the calling thread runs one of.
+// Waits for the other blocks of the job that the calling thread runs one of.
 void WaitAtBarrier();
 
 }  // namespace host

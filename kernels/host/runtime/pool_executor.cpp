@@ -188,7 +188,7 @@ GM_ADDR Workspace(uint64_t bytes)
 
 }  // namespace
 
-// Not in a namespace without a name: tools that count instructions know its functions by their names.
+// The class is in no unnamed namespace: tools that count instructions know its functions by their names.
 class PoolExecutor final : public Executor {
 public:
     uint32_t ThreadNum() const override

@@ -43,8 +43,8 @@ public:
     // Spreads the prefetches over so many iterations, and does those of some.
     void Spread(uint32_t iterations);
     void Fetch(uint32_t iterations);
-    // Fetches only where the rows begin, for schedules whose one loop prefetches the remainder itself, but not past the
-    // end of a row.
+    // Fetches only the beginnings of the rows, for schedules whose one loop prefetches the remainder itself, but not
+    // past the end of a row.
     void FetchBegins() const;
 
 private:

@@ -7,14 +7,14 @@ namespace host {
 
 namespace {
 
-// Strips that a loop takes at once where it prefetches.
+// A loop takes so many strips at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
-// And instructions without code: a call each, and results that go through memory.
+// Instructions without code take so many: a call each, and results that go through memory.
 constexpr uint32_t INTERPRETED_STRIPS = 4;
 
 }  // namespace
 
-// Rows as far apart as others may lie between them.
+// Do they meet? Rows as far apart as others may lie between them.
 bool Schedule::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
 {
     const auto spanOf = [gm](const GmRows& some) {
@@ -196,7 +196,7 @@ void Schedule::RunLoop(LoopFunction loop, const Step& step, uint32_t begin, uint
     }
 }
 
-// When it has run: only then do all operands of its loops have their addresses.
+// It requests them when it has run: only then do all operands of its loops have their addresses.
 void Schedule::RequestLoops(LoopVariant variant)
 {
     workDone_ += work_ + 1;

@@ -120,7 +120,7 @@ private:
     uint32_t workerCount_ = 0;
 };
 
-// Never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
+// It is never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
 Pool* g_pool = nullptr;
 std::once_flag g_poolOnce;
 

@@ -31,7 +31,7 @@ HOST_INLINE VI FromScalar(float s, VI)
     return SetInt(value);
 }
 
-// Max and Min as on A2: NaN in either operand gives NaN.
+// Max and Min are as on A2: NaN in either operand gives NaN.
 HOST_INLINE VF MaxOf(VF a, VF b)
 {
     return Choose(a != a, a, LargerOf(a, b));

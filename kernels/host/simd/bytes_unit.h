@@ -60,8 +60,8 @@ inline void RunCastInt4(const Instruction& self, uint32_t begin, uint32_t end)
     auto* const dst = reinterpret_cast<uint8_t*>(self.operands[0].base);
     const auto* const src = reinterpret_cast<const uint8_t*>(self.operands[1].base);
     uint32_t i = begin;
-    // In 32 bits of each byte: the numbers where the upper bytes of the halves will be, and what a shuffle makes 0 of
-    // where the lower ones will.
+    // The 32 bits of each byte have the numbers where the upper bytes of the halves will be; where the lower ones will
+    // be is a value of which a shuffle makes 0.
 #if defined(HOST_SIMD_AVX512)
     const __m512i table = _mm512_broadcast_i32x4(LoadRaw<__m128i>(UPPER_BYTE_OF_HALF));
 #pragma GCC unroll 2

@@ -62,8 +62,8 @@ HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
     }
 }
 
-// In a register: multiplications that read a vector from memory each read it anew, and one that crosses a cache line
-// takes twice as long.
+// Keeps v in a register: multiplications that read a vector from memory each read it anew, and one that crosses a cache
+// line takes twice as long.
 HOST_INLINE VF InRegister(VF v)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -86,7 +86,7 @@ HOST_INLINE const T* RowOf(const FewRowsProduct& product, uint32_t row)
     return reinterpret_cast<const T*>(product.b) + row * product.bStride;
 }
 
-// M rows of a with J rows of b, which are columns of c.
+// Multiplies M rows of a with J rows of b, which are columns of c.
 template <class TERMS, uint32_t M, uint32_t J>
 HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, uint32_t col)
 {

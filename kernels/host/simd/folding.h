@@ -70,7 +70,7 @@ HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
     }
 }
 
-// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
+// Sums up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
 // Inactive lanes count as 0.
 template <uint32_t LANES>
 HOST_INLINE VF TreeSumOf(const float* src, uint32_t lanes)

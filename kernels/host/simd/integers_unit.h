@@ -104,7 +104,8 @@ HOST_INLINE int32_t SumOf(const Integers& sums)
 }
 #endif
 
-// M rows of a with N of b. `whole`: numbers of a row that are whole vectors; its tail is multiplied one by one.
+// Multiplies M rows of a with N of b. `whole`: numbers of a row that are whole vectors; its tail is multiplied one by
+// one.
 template <uint32_t M, uint32_t N, typename B>
 HOST_INLINE void MultiplyIntegerBlock(const IntegerProduct& product, const int16_t* a, const B* b, int64_t bStride,
                                       int32_t* c)

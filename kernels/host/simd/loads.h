@@ -149,7 +149,7 @@ HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
     StoreBits(p, ToBits(v, p), n);
 }
 
-// v as it would read back after a store to T.
+// Returns v as it would read back after a store to T.
 HOST_INLINE VF Rounded(VF v, const half*)
 {
     return HalfToFloat(FloatToHalf(v));

@@ -18,7 +18,7 @@ constexpr uint32_t MOST_PACKED_GROUPS = 256;  // a repeat each
 constexpr uint32_t SUMS_AT_ONCE = 8;          // of a vector
 constexpr uint32_t MOST_SUMS_AT_ONCE = 16;    // of a vector of AVX-512
 
-// Groups that follow each other in a row.
+// These groups follow each other in a row.
 struct NextGroups {
     const uint8_t* numbers;
     uint32_t step;  // bytes from a group to the next

@@ -23,7 +23,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// Number `i` of those that begin at p.
+// Returns number `i` of those that begin at p.
 template <uint32_t PER_BYTE>
 HOST_INLINE int32_t PackedNumber(const uint8_t* p, uint32_t i)
 {
@@ -340,7 +340,7 @@ private:
         const __m256i low = empty ? zero : _mm256_inserti128_si256(zero, LoadRaw<__m128i>(first), 0);
         return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
-    // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
+    // Adds four products to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
     HOST_INLINE __m256i Products(__m256i packed, uint32_t at) const
     {
         const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));

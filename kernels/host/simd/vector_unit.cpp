@@ -61,7 +61,7 @@ void FillUnary(VectorUnit& unit, ElementType type)
     row[static_cast<uint32_t>(Layout::REPEAT)] = RunUnary<OP, T, Layout::REPEAT>;
 }
 
-// half, float and, where the chip has it, int32.
+// There is arithmetic for half, float and, where the chip has it, int32.
 template <typename T>
 void FillArithmetic(VectorUnit& unit, ElementType type)
 {

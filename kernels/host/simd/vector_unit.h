@@ -100,9 +100,9 @@ struct IntegerProduct {
     int64_t cStride;
 };
 
-// Rows of x as integers of 8 bits, x = integers * scale by groups. A row lies as it is, or rows in blocks of eight: the
-// first 16 integers of all rows of a block come first, those at even places of eight first if bytes of the weight hold
-// two numbers.
+// Holds rows of x as integers of 8 bits, x = integers * scale by groups. A row lies as it is, or rows in blocks of
+// eight: the first 16 integers of all rows of a block come first, those at even places of eight first if bytes of the
+// weight hold two numbers.
 struct RoundedRows {
     static constexpr uint32_t ROWS_OF_BLOCK = 8;
     static constexpr uint32_t NUMBERS_OF_CHUNK = 16;

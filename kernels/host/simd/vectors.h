@@ -88,7 +88,7 @@ HOST_INLINE VF Choose(VI mask, VF yes, VF no)
     return mask ? yes : no;
 }
 
-// a > b ? a : b and a < b ? a : b, so that b comes out where one is NaN.
+// Computes a > b ? a : b and a < b ? a : b, so that b comes out where one is NaN.
 HOST_INLINE VF LargerOf(VF a, VF b)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -110,7 +110,7 @@ HOST_INLINE VF SmallerOf(VF a, VF b)
 #endif
 }
 
-// True if any lane of a comparison result is set.
+// Returns true if any lane of a comparison result is set.
 HOST_INLINE bool Any(VI mask)
 {
 #if defined(HOST_SIMD_AVX512)

@@ -151,7 +151,7 @@ public:
         record.offset = event.global.offset;
         record.argument = event.global.argument;
     }
-    // Behind a product its operands, A and B, and its result, as copies would tell of them.
+    // Behind a product come its operands, A and B, and its result, as copies would tell of them.
     void OnProduct(const ProductEvent& event) override
     {
         if (event.call == ProductCall::ITERATE) {

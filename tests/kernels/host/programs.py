@@ -24,7 +24,7 @@ BITS = {"float32": lambda r: int(np.float32(r.choice([0.5, -1.0, 0.25, 1.0])).vi
 
 
 def elements(base, size, iterations, stride, lanes, block_stride=1):
-    """Byte offset of every element, (iterations, lanes): `stride` bytes from one to the next, blocks apart within one."""
+    """Byte offset of every element, (iterations, lanes): iterations lie `stride` bytes apart, blocks within one too."""
     lane = np.arange(lanes)
     per_block = BLOCK // size
     within = lane // per_block * block_stride * BLOCK + lane % per_block * size
