@@ -24,7 +24,7 @@ struct Cann {
                           void*);
     int32_t (*destroyTensor)(const void*);
     const char* (*lastError)();
-    std::vector<std::pair<int, int32_t>> dtypes;  // by MindSpore's
+    std::vector<std::pair<int, int32_t>> dtypes;  // by MindSpore's numbers
     int32_t layout;
 
     int32_t Dtype(int type) const
@@ -107,7 +107,7 @@ private:
     {
         const std::vector<int64_t>& shape = tensor.shape();
         const std::vector<int64_t> strides = tensor.stride();
-        int64_t reach = 1;  // as much of the memory as the tensor reaches
+        int64_t reach = 1;  // the tensor reaches so far in the memory
         for (size_t i = 0; i < shape.size() && reach > 0; ++i) {
             reach = shape[i] == 0 ? 0 : reach + (shape[i] - 1) * strides[i];
         }

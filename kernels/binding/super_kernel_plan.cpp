@@ -14,7 +14,7 @@ namespace ms_ascend_ops::binding {
 namespace {
 
 constexpr uint64_t ALIGNMENT = 512;           // cores write to lines of their own
-constexpr uint64_t BYTES_A_CORE = 64 * 1024;  // that a copy gives to a core at least
+constexpr uint64_t BYTES_A_CORE = 64 * 1024;  // a copy gives a core at least so many
 
 Shape ShapeOf(const TensorDesc& desc)
 {

@@ -27,7 +27,7 @@ struct Framework {
     py::object fromNumpy;   // shares the memory. None: the framework allocates
     py::object empty;       // a tensor of a shape and `dtype=`, where the framework allocates
     py::object emptyLike;   // and one like another: it takes half of the time
-    py::object getThreads;  // how many PyTorch's operators use, or None: as many as the process is set to
+    py::object getThreads;  // returns how many PyTorch's operators use; None: as many as the process is set to
     py::dict dtypes;        // name: NumPy's dtype, bfloat16 is MindSpore's own; or the framework's
     py::str dataPointer;    // the method
     py::str shape = "shape";

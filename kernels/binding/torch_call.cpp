@@ -301,7 +301,7 @@ private:
         key.push_back(static_cast<int64_t>(variant));
         std::shared_ptr<Remembered> remembered = Find(key);
         if (remembered == nullptr) {
-            py::object result = Run(run_, arguments, count);  // which checks everything
+            py::object result = Run(run_, arguments, count);  // it checks everything
             if (result.ptr() != Py_NotImplemented) {
                 Remember(std::move(key), arguments, tensors, variant);
             }

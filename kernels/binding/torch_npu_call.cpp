@@ -25,7 +25,7 @@ namespace {
 
 using torch_abi::TensorHandle;
 
-constexpr size_t MOST_FORMS = 4096;  // that are remembered for one operator
+constexpr size_t MOST_FORMS = 4096;  // remembered for one operator
 
 py::object Owned(PyObject* object)
 {
@@ -249,7 +249,7 @@ public:
                 }
             }
         }
-        py::object results = Run(run_, arguments, count);  // which checks everything
+        py::object results = Run(run_, arguments, count);  // it checks everything
         if (results.ptr() != Py_NotImplemented) {
             Remember(arguments, count, variant);
         }

@@ -69,7 +69,7 @@ struct Description {
     int32_t dtype;
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
-    int64_t reach;  // as much of the memory as the tensor reaches, in elements
+    int64_t reach;  // the tensor reaches so far in the memory, in elements
 };
 
 // Is a call for tensors of given forms, but for their addresses.
@@ -80,7 +80,7 @@ struct QueuedLaunch {
     size_t inputs;
     std::vector<int64_t> integers;
     std::vector<double> reals;
-    std::vector<std::pair<bool, size_t>> attributes;  // whether it is real, and where it stands
+    std::vector<std::pair<bool, size_t>> attributes;  // is it real, and its index
     uint64_t workspaceBytes;
     int32_t layout;
 

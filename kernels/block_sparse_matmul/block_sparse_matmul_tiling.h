@@ -24,8 +24,8 @@ struct BlockSparseMatmulTilingData {
     uint64_t perTask;  // ends of rows and blocks
     uint64_t tasksPerCore;
     uint64_t partialStride;  // of the workspace: elements of a part of a row of blocks
-    uint32_t productCols;    // that the cube multiplies at once
-    uint32_t tileCols;       // that the vector unit handles at once
+    uint32_t productCols;    // columns of a product of the cube
+    uint32_t tileCols;       // columns that the vector unit takes at a time
     uint32_t cores;
     uint32_t reserved;  // tiling data is a multiple of 8 bytes
 };

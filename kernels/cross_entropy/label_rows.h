@@ -14,7 +14,7 @@ namespace ms_ascend_ops {
 
 class LabelRows {
 public:
-    static constexpr uint32_t PLACES = 16;  // that are compared at a time
+    static constexpr uint32_t PLACES = 16;  // labels that are compared at a time
 
     __aicore__ inline void Init(GM_ADDR labels, const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {

@@ -266,7 +266,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t MEAN = 0;  // what states_ holds
+    static constexpr uint32_t MEAN = 0;  // the rows of states_
     static constexpr uint32_t RSTD = 1;
     static constexpr uint32_t DMEAN = 2;
     static constexpr uint32_t DRSTD = 3;

@@ -122,14 +122,14 @@ private:
 
     // Computes a tile of M x N elements of the output; the first three arguments are where it and its operands begin.
     __aicore__ inline void Multiply(uint64_t left, uint64_t right, uint64_t output, uint32_t rows, uint32_t cols,
-                                    uint64_t terms)
+                                    uint64_t k)
     {
-        if (terms == 0) {
+        if (k == 0) {
             zeros_.Store(outputGm_[output], rows, cols, tiling_.n);
             return;
         }
         product.SetOrgShape(static_cast<int>(tiling_.m), static_cast<int>(tiling_.n), static_cast<int>(tiling_.k));
-        product.SetSingleShape(static_cast<int>(rows), static_cast<int>(cols), static_cast<int>(terms));
+        product.SetSingleShape(static_cast<int>(rows), static_cast<int>(cols), static_cast<int>(k));
         product.SetTensorA(leftGm_[left], transposed_);
         product.SetTensorB(rightGm_[right], tiling_.transposeWeight != 0);
         product.template IterateAll<false>(outputGm_[output], 0, false, true);

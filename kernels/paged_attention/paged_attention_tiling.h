@@ -34,14 +34,14 @@ struct PagedAttentionTilingData {
     uint64_t tableBlocks;  // of a sequence
     uint64_t workspacePerCore;
     uint64_t window;           // keys that a query sees at most; 0: all
-    uint64_t sharedWorkspace;  // behind those of the cores: what parts come to
+    uint64_t sharedWorkspace;  // begins behind those of the cores; parts go there
     uint32_t headSize;
     uint32_t valueSize;
     uint32_t tileTokens;
     uint32_t tileHeads;     // of one key head
     uint32_t tileKeyHeads;  // more than 1: all heads of each, of one token
     uint32_t tileRows;      // the product of the three at most
-    uint32_t runSlots;      // that a product takes at most
+    uint32_t runSlots;      // most slots of a product
     uint32_t tileCols;      // keys
     uint32_t chunkRows;
     uint32_t cores;

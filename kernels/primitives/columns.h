@@ -9,7 +9,7 @@
 
 namespace ms_ascend_ops {
 
-constexpr uint32_t TRANSPOSED_ROWS = 16;  // that an instruction takes at a time, or a multiple of them
+constexpr uint32_t TRANSPOSED_ROWS = 16;  // rows that an instruction takes at a time; or a multiple of them
 
 // The instruction moves bits, and does not know all types.
 template <uint32_t BYTES>

@@ -90,7 +90,7 @@ inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& nee
 inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, ConvolutionTilingData& tiling)
 {
     const uint32_t side = CUBE_SIDE;
-    tiling.product = PlanCube(side, side, side, x.dtype, DataType::FLOAT32, false, false);  // which nothing is asked of
+    tiling.product = PlanCube(side, side, side, x.dtype, DataType::FLOAT32, false, false);  // no product is calculated
     LaunchConfig config = convolution::Share(x, platform, tiling);
     tiling.columnBytes = 0;
     tiling.workspacePerCore = 0;

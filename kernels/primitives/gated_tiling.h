@@ -26,7 +26,7 @@ struct GatedTilingData {
     uint32_t stride;   // elements from a row to the next in the Unified Buffer
     uint32_t pairs;    // gate and up alternate element by element: 1: gate first, 2: up first
     uint32_t scratch;  // float tensors of a tile's size that the activation needs
-    uint32_t form;     // which form of the activation; of GELU, 1: tanh
+    uint32_t form;     // form of the activation; of GELU, 1: tanh
 };
 
 namespace gated {

@@ -141,7 +141,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t RSTD = 0;  // what states_ holds
+    static constexpr uint32_t RSTD = 0;  // the rows of states_
     static constexpr uint32_t DRSTD = 1;
     static constexpr uint32_t MEAN = 2;
     static constexpr uint32_t DMEAN = 3;

@@ -31,7 +31,7 @@ struct WeightQuantTilingData {
     uint32_t hasOffset;
     uint32_t hasBias;
     uint32_t tileRows;     // of a part of the weight
-    uint32_t blockRows;    // that the vector unit unpacks at a time: groups, or rows if a row is one group
+    uint32_t blockRows;    // rows that the vector unit unpacks at a time: groups, or rows if a row is one group
     uint32_t blockCols;    // of such a row; a row that is one group is unpacked in pieces
     uint32_t blockStride;  // in the Unified Buffer
     uint32_t cores;

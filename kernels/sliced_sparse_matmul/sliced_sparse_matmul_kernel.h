@@ -294,7 +294,7 @@ private:
         if (most.GetValue(0) > 0.0f) {
             AscendC::Trap();
         }
-        WaitForPipe<AscendC::HardEvent::S_V>(pipe);  // what was read may be written again
+        WaitForPipe<AscendC::HardEvent::S_V>(pipe);  // the tensor may be overwritten now
     }
 
     SlicedSparseMatmulTilingData tiling_;
@@ -320,7 +320,7 @@ private:
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> values_;
     AscendC::LocalTensor<float> lanes_;
-    AscendC::LocalTensor<float> wrong_;  // by how much indices have been outside
+    AscendC::LocalTensor<float> wrong_;  // how far indices have been out of range
     AscendC::LocalTensor<float> row_;
 };
 

@@ -28,7 +28,7 @@ struct CheckedCore {
     Dtype atomicDtype = Dtype::FLOAT;
     Event atomicSet;        // SetAtomicAdd
     Event last;             // the last call
-    uint32_t products = 0;  // that are still to be waited for
+    uint32_t products = 0;  // products that are still to be waited for
 };
 
 // Finds the rows of a matrix in global memory.

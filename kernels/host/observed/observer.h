@@ -69,11 +69,11 @@ struct Buffer {
     TPosition position;
     bool isQueue;
     uint32_t queue;   // the first buffer's number names the queue
-    uint32_t slot;    // which of the queue's buffers
+    uint32_t slot;    // index among the queue's buffers
     uint32_t count;   // of the queue's buffers
     int32_t depth;    // of the queue
     pipe_t producer;  // of the queue: who writes between AllocTensor and EnQue
-    pipe_t consumer;  // and who reads between DeQue and FreeTensor
+    pipe_t consumer;  // the pipe that reads between DeQue and FreeTensor
     Where where;      // InitBuffer
     uint32_t use;     // AllocTensor calls so far
     bool live;        // false after TPipe::Reset, or when another TPipe has begun
@@ -188,7 +188,7 @@ struct MatmulState {
     GlobalOperand bias;
     bool transposed = false;  // an operand is, though its type does not say that it may be
     uint32_t waits = 0;       // products whose WaitIterateAll is still to come
-    uint32_t blocks = 0;      // that Iterate has found and GetTensorC not taken
+    uint32_t blocks = 0;      // blocks that Iterate has found and GetTensorC not taken
 };
 
 // A call of a Matmul object. ITERATE_ALL runs on the cube (PIPE_M), after all copies to global memory that the core has

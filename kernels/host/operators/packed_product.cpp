@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t COLUMNS_OF_TASK = 16;        // at least, and a multiple of these
 constexpr uint64_t PRODUCTS_OF_TASK = 1 << 17;  // some microseconds
-constexpr uint32_t ROWS_OF_CALLER = 8;          // that the calling thread rounds
+constexpr uint32_t ROWS_OF_CALLER = 8;          // rows that the calling thread rounds
 constexpr uint32_t TASKS_OF_THREAD = 4;         // of many rows, so that threads end together
 
 // The calling thread keeps this memory from call to call.

@@ -21,8 +21,8 @@ struct PackedOperator {
     bool hasOffset;
     bool hasBias;
     uint32_t parts;       // 2: silu of the first half of the columns times the second
-    uint32_t activation;  // by the number that primitives/activations.h has
-    bool isRounded;       // whether x is rounded to integers of 8 bits
+    uint32_t activation;  // its number in primitives/activations.h
+    bool isRounded;       // x is rounded to integers of 8 bits
 };
 
 // Runs it on x, weight, scale, offset, bias and y. False: the kernel is to answer.

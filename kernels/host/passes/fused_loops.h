@@ -36,7 +36,7 @@ struct LoopOperand {
 
 struct FusedLoop {
     uint32_t group;
-    std::vector<uint32_t> instructions;  // what it carries out, in an order in which they may also run one by one
+    std::vector<uint32_t> instructions;  // in an order in which they may also run one by one
     std::vector<LoopOperand> operands;
     LoopForm form;  // no values: it cannot be compiled, or would gain nothing
     bool alone;     // it needs nothing of the other loops of the group, nor they of it

@@ -45,7 +45,7 @@ public:
         : values_(values), parts_(parts), elements_(SIZE), rounded_(SIZE), results_(values.size())
     {
         for (const int16_t part : parts) {
-            results_[part].assign(SIZE, 1.0f);  // which DataBlocks are
+            results_[part].assign(SIZE, 1.0f);  // DataBlocks are ones
         }
     }
     // Writes the results of the last part for the elements with these bits and those that follow.

@@ -135,7 +135,7 @@ private:
         std::vector<View> views;  // at its start
         Ranges writtenFirst;      // UB that it writes before it reads it
         std::vector<Variant> variants;
-        std::vector<uint64_t> followers;  // that came once
+        std::vector<uint64_t> followers;  // programs that came next once
     };
 
     static Core& Create();

@@ -65,7 +65,7 @@ private:
     static constexpr uint32_t NO_GROUP = UINT32_MAX;
     FusedProgram& program_;
     Schedule& schedule_;
-    uint32_t lastGroup_ = NO_GROUP;  // that the schedule has a step of
+    uint32_t lastGroup_ = NO_GROUP;  // the last one with a step in the schedule
     uint32_t coded_ = NO_GROUP;      // the last one with a loop that has code
     uint32_t rows_ = NO_GROUP;       // the group whose rows may go round-robin
     size_t firstOfRows_ = 0;         // of the schedule's groups

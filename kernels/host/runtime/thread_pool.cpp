@@ -115,7 +115,7 @@ private:
     std::atomic<uint32_t> pending_{0};
     Job* job_ = nullptr;
     uint32_t blockDim_ = 0;
-    uint32_t threads_ = 0;          // that play the job
+    uint32_t threads_ = 0;          // threads that play the job
     bool begun_[MAX_THREADS] = {};  // by block
     uint32_t workerCount_ = 0;
 };
