@@ -63,7 +63,7 @@ public:
     {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
-    // After all of them: what one symbol must be a multiple of may be another.
+    // This comes after all of them, as one symbol may have to be a multiple of another.
     void MatchMultiples() const;
     Shape ShapeOf(const ShapeRule& rule) const;
 

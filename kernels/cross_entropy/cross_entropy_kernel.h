@@ -7,7 +7,7 @@
  * those of less than 64 classes are transposed there: maxima and sums go down columns, where every lane has its own
  * row. Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
  * loaded by itself, and logarithms are taken for a batch of rows. The softmax itself is never computed. Pieces of a few
- * long rows are shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
+ * long rows are shared by the cores (row_pieces.h); the core that owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H

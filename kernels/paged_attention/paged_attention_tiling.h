@@ -144,7 +144,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     CheckRowsApart(tiling.values, {tiles.cols, "a row of probabilities"},
                    {keyHeads * valueSize, "a slot of the values"}, platform);
 
-    // There are two tiles of scores, what they add to the output, probabilities, and the tile of query.
+    // There are two tiles of scores, probabilities, the product that they add to the output, and the tile of query.
     const uint64_t elements = uint64_t{tiles.rows} * tiles.cols;
     tiling.workspacePerCore = RoundUp(2 * elements * sizeof(float) + tiles.rows * valueSize * sizeof(float) +
                                           elements * bytes + tiles.rows * headSize * bytes,

@@ -80,7 +80,7 @@ public:
         const uint32_t end = Within(range.end, first, cols);
         const uint32_t begin = Within(range.begin, first, cols);
         if (end < cols) {
-            // An instruction begins at a block: what is kept of it is put back.
+            // An instruction begins at a block: the elements of it that stay are put back.
             const uint32_t part = end % FLOATS_PER_BLOCK;
             const AscendC::LocalTensor<float> behind = line[end - part];
             if (part != 0) {

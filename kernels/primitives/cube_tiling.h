@@ -17,8 +17,8 @@
 namespace ms_ascend_ops {
 
 struct CubeTiling {
-    // The names are those of TCubeTiling: the shapes of the matrices in memory, what a core calculates at once, and its
-    // base blocks.
+    // The names are those of TCubeTiling: the shapes of the matrices in memory, the shape that a core calculates at
+    // once, and its base blocks.
     int32_t M = 0;
     int32_t N = 0;
     int32_t Ka = 0;

@@ -231,7 +231,7 @@ private:
         pieces_.Scale(DELTA, full, last);
         AscendC::Sub(square, square, work, count);
         MeanOfPieces(delta_, full, last);
-        // If the first piece is far from the mean of all, d is far from precise, too: what is left is small.
+        // If the first piece is far from the mean of all, d is far from precise, too; the remaining distance is small.
         MeanOfPieces(rstdBlocks_, full, last);
         AscendC::Add(delta_, delta_, rstdBlocks_, blockCount);
         AscendC::Mul(mean, mean, mean, count);
@@ -240,7 +240,7 @@ private:
         pieces_.Sum(variance_, SQUARE);
         AscendC::Muls(variance_, variance_, tiling_.inverseCols, blockCount);
         pieces_.Free();
-        // The mean of all is nearer to most values than that of the first piece: it becomes k, what it lacks becomes d.
+        // The mean of all is nearer to most values than that of the first piece: it becomes k, and its error becomes d.
         AscendC::Add(shiftBlocks_, shift_, delta_, blockCount);
         AscendC::Sub(shift_, shift_, shiftBlocks_, blockCount);
         AscendC::Add(delta_, delta_, shift_, blockCount);

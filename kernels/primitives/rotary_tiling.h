@@ -101,8 +101,8 @@ inline Need Heads(uint64_t dim, DataType dtype, const TensorDesc& cos, const Pai
     tiling.stride = tiling.rotated + static_cast<uint32_t>(RoundUp(unrotated, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
-    // The values fill whole blocks. Loaded pairs are picked apart and fill whole blocks, too: what is put together
-    // again is one run.
+    // The values fill whole blocks. Loaded pairs are picked apart and fill whole blocks, too: pairs that are put
+    // together again are one run.
     const uint64_t tableAlign = BLOCK_BYTES / tableBytes;
     tiling.tableStride =
         static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));

@@ -229,7 +229,8 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     const uint64_t perRow = 2 * (2 * scaleBytes + sizeof(float) + BLOCK_BYTES);
     uint64_t room = platform.ubBytes - FIXED_BYTES;
     if (tiling.finished != 0) {
-        // Chunks of products in two buffers each, what the vector unit works with, and the output in two; the biases.
+        // There are chunks of products in two buffers each, the operands of the vector unit, and the output in two
+        // buffers; and the biases.
         const uint64_t cols = RoundUp(rows, CUBE_SIDE);
         const uint64_t perChunkRow = cols * ((2 * parts + 1 + params.scratch) * sizeof(float) + 2 * bytes);
         const uint64_t biases = 2 * parts * cols * sizeof(float);

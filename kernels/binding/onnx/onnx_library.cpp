@@ -615,7 +615,7 @@ std::unique_ptr<TypedOperator> Operator::MakeRow(const std::map<std::string, std
     };
     made->KernelDestroy = [](void* kernel) { delete static_cast<NodeState*>(kernel); };
     made->InferOutputShapeFn = [](const ort::CustomOp* op, ort::ShapeInferContext* context) -> ort::Status* {
-        // Nobody would look at a Status: what is wrong is said when the node runs.
+        // Nobody would look at a Status: the error is reported when the node runs.
         if (ort::Status* status = Guard(*theApi, [&] { InferShapes(*Typed(op).owner, context); })) {
             theApi->ReleaseStatus(status);
         }

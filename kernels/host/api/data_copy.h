@@ -55,7 +55,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
 
 }  // namespace host
 
-// Copies `count` elements; as on the chip, whole blocks of 32 bytes: what is behind the last one is dropped.
+// Copies `count` elements; as on the chip, whole blocks of 32 bytes: the elements behind the last one are dropped.
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count HOST_WHERE)
 {

@@ -22,7 +22,7 @@ public:
 
     // Checks that the pieces of one operand of a call stay inside the tensor and its buffer.
     void Bounds(const Event& event, const LocalOperand& operand, int64_t offset, uint32_t bytes) const;
-    // True if every byte holds a value. With `use`, what is read decides something, so it must.
+    // True if every byte holds a value. With `use`, the value decides something, so there must be one.
     bool Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes, bool use);
     void Write(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes);
     bool IsDefined(uint32_t offset, uint32_t bytes) const;

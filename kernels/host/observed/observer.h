@@ -72,7 +72,7 @@ struct Buffer {
     uint32_t slot;    // index among the queue's buffers
     uint32_t count;   // of the queue's buffers
     int32_t depth;    // of the queue
-    pipe_t producer;  // of the queue: who writes between AllocTensor and EnQue
+    pipe_t producer;  // the pipe that writes between AllocTensor and EnQue
     pipe_t consumer;  // the pipe that reads between DeQue and FreeTensor
     Where where;      // InitBuffer
     uint32_t use;     // AllocTensor calls so far
@@ -285,7 +285,7 @@ Observer& TheObserver();
 // Returns the running launch.
 const LaunchInfo& CurrentLaunch();
 
-// Before LaunchBlocks, by the same thread: what the launch's arguments are.
+// Names the arguments of the launch. It is called before LaunchBlocks, by the same thread.
 void DescribeLaunch(const char* op, std::vector<Argument> arguments);
 
 }  // namespace host

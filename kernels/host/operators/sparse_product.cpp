@@ -72,8 +72,8 @@ void ConvertValues(const char* src, ElementType type, int64_t count, float* dst)
     });
 }
 
-// Returns whether the host answers at all. With the tiles of a chip the order of sums is a chip's; what is wrong with
-// the ends of rows the kernel says.
+// Returns whether the host answers at all. With the tiles of a chip the order of sums is a chip's; the kernel reports
+// errors in the ends of rows.
 bool Answers(const SparsePattern& p)
 {
     return p.rows != 0 && p.inner != 0 && p.cols != 0 && p.entries != 0 && TheExecutor().Platform().tileBytes != 0 &&

@@ -314,7 +314,7 @@ void KeepUsedOperands(FusedLoop& loop)
     const std::vector<LoopOperand> operands = std::move(loop.operands);
     const std::vector<LoopRows> rows = std::move(form.rows);
     std::vector<uint8_t> number(operands.size(), Value::NO_OPERAND);
-    std::vector<uint8_t> wholes;  // of each that stays: what it was a part of
+    std::vector<uint8_t> wholes;  // of each that stays: the operand it was a part of
     loop.operands.clear();
     form.rows.clear();
     form.inGm = 0;
