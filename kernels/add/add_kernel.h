@@ -1,7 +1,7 @@
 /*!
- * z = x + y: the smallest complete kernel.
+ * Computes z = x + y, and is the smallest complete kernel.
  *
- * Plan: every core takes consecutive tiles; x, y and z in double-buffered queues, so that a tile is loaded while the
+ * Plan: every core takes consecutive tiles; x, y and z have double-buffered queues, so that a tile is loaded while the
  * one before it is calculated and the one before that is stored. 16-bit types are added in float and rounded once.
  * Bound: memory (each tensor once).
  */

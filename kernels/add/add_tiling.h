@@ -1,5 +1,5 @@
 /*!
- * Tiling of add. Plain C++.
+ * Calculates the tiling of add, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_ADD_TILING_H
 #define MS_ASCEND_OPS_ADD_TILING_H

@@ -1,6 +1,7 @@
 /*!
- * x = x1 + x2, then LayerNorm of x over trailing axes, in one pass; and its gradient, which is the same for x1 and x2.
- * Plan and bound: primitives/layer_norm_forward.h and primitives/norm_backward.h.
+ * Computes x = x1 + x2, then LayerNorm of x over trailing axes, in one pass; and its gradient, which is the same for x1
+ * and x2.
+ * For plan and bound see primitives/layer_norm_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_ADD_LAYER_NORM_KERNEL_H
 #define MS_ASCEND_OPS_ADD_LAYER_NORM_KERNEL_H

@@ -1,6 +1,7 @@
 /*!
- * x = x1 + x2, then RMSNorm of x over the last axis, in one pass; and its gradient, which is the same for x1 and x2.
- * Plan and bound: primitives/rms_forward.h and primitives/norm_backward.h.
+ * Computes x = x1 + x2, then RMSNorm of x over the last axis, in one pass; and its gradient, which is the same for x1
+ * and x2.
+ * For plan and bound see primitives/rms_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H
 #define MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of add_rms_norm and add_rms_norm_grad. Plain C++.
+ * Calculates the tiling of add_rms_norm and add_rms_norm_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_ADD_RMS_NORM_TILING_H
 #define MS_ASCEND_OPS_ADD_RMS_NORM_TILING_H

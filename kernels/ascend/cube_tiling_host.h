@@ -1,5 +1,5 @@
 /*!
- * The tiling of a Matmul object by CANN's tiling classes.
+ * Lets CANN's tiling classes tile a Matmul object.
  */
 #ifndef MS_ASCEND_OPS_ASCEND_CUBE_TILING_HOST_H
 #define MS_ASCEND_OPS_ASCEND_CUBE_TILING_HOST_H
@@ -34,7 +34,7 @@ constexpr int32_t MULTI_DATA_LOAD = 1;  // as MatmulObject of primitives/product
 
 constexpr int32_t CHOICE_OF_CANN = -1;  // all that SetFixSplit documents for baseK
 
-// A bias of floats in global memory.
+// Sets a bias of floats in global memory.
 inline int32_t SetBias(matmul_tiling::MatmulApiTiling& api, const CubeTiling& planned)
 {
     const bool typed =

@@ -1,5 +1,5 @@
 /*!
- * Attributes of ONNX nodes for ATC: CANN's parser hands a node's attributes to the plugin as one text of JSON,
+ * Reads attributes of ONNX nodes for ATC. CANN's parser hands a node's attributes to the plugin as one text of JSON,
  * {"attribute": [{"name": "epsilon", "type": 1, "f": "1e-05"}, ...]}, and the plugin sets them on the operator.
  *
  * The parser writes floats with six digits. Attributes of the operators of this package are numbers and words: an
@@ -27,12 +27,12 @@ enum class Kind { INT, BOOL, FLOAT, CHOICE };
 struct Attribute {
     const char* name;
     Kind kind;
-    double preset;         // what a node without the attribute means; of a choice, its index
-    const char* formerly;  // in files of earlier releases
+    double preset;                                         // of a node without the attribute; of a choice, its index
+    const char* formerly;                                  // in files of earlier releases
     std::vector<std::pair<std::string, int64_t>> choices;  // texts, also of earlier releases, and their indices
 };
 
-// The value of `key` in an object of JSON, without quotes; empty if there is none.
+// Returns the value of `key` in an object of JSON, without quotes; empty if there is none.
 inline std::string Value(const std::string& object, const std::string& key)
 {
     std::smatch match;
@@ -40,7 +40,7 @@ inline std::string Value(const std::string& object, const std::string& key)
     return std::regex_search(object, match, pattern) ? match[1].str() : std::string();
 }
 
-// The operator's definition has a choice as the index of its text.
+// Returns the index of a choice's text: the definition of the operator stores that.
 inline int64_t Index(const Attribute& attribute, const std::string& text)
 {
     for (const auto& [choice, index] : attribute.choices) {
@@ -51,7 +51,7 @@ inline int64_t Index(const Attribute& attribute, const std::string& text)
     throw std::invalid_argument(text);
 }
 
-// The attribute's number in an object of the list. Integers are sizes and axes, which a double holds exactly.
+// Returns the attribute's number in an object of the list. Integers are sizes and axes, which a double holds exactly.
 inline double Number(const Attribute& attribute, const std::string& object)
 {
     switch (attribute.kind) {

@@ -1,6 +1,6 @@
 /*!
- * The generated op_host files share this: reading a CANN context into the terms of a tiling function, and checking it
- * by the operator's definition. The interfaces are those that CANN 8.1 and 9.x have in common.
+ * The generated op_host files share this: reading a CANN context into the arguments of a tiling function, and checking
+ * it by the operator's definition. The interfaces are those that CANN 8.1 and 9.x have in common.
  */
 #ifndef MS_ASCEND_OPS_ASCEND_OP_HOST_H
 #define MS_ASCEND_OPS_ASCEND_OP_HOST_H
@@ -85,7 +85,7 @@ inline Shape ToShape(const gert::Shape& shape)
     return dims;
 }
 
-// Why the last call of this thread was refused.
+// This says why the last call of this thread was refused.
 inline thread_local std::string lastRefusal;
 
 // CANN logs a failure by its status only: the reason is printed.
@@ -152,7 +152,8 @@ std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
     return values;
 }
 
-// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come last.
+// Returns the shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and
+// come last.
 template <typename T>
 std::vector<T> WithChanged(const Op& op, const std::vector<T>& inputs, const std::vector<T>& outputs)
 {

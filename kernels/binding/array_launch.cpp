@@ -15,7 +15,7 @@ namespace {
 
 using GivenDtypes = std::optional<std::vector<std::optional<std::string>>>;
 
-// A kernel on certain arrays, all of which is checked.
+// This is a launch of a kernel on certain arrays, which are all checked.
 class ArrayLaunch {
 public:
     ArrayLaunch(const std::string& op, const py::sequence& inputs, const py::sequence& outputs,
@@ -107,7 +107,7 @@ void Launch(const std::string& op, const py::sequence& inputs, const py::sequenc
     }
 }
 
-// A plain function of CPython: what pybind11 does for a call takes as long as a small kernel.
+// This is a plain function of CPython: the call overhead of pybind11 is as long as a small kernel.
 PyObject* RunPrepared(PyObject* self, PyObject*)
 {
     const auto* launch = static_cast<const ArrayLaunch*>(PyCapsule_GetPointer(self, nullptr));

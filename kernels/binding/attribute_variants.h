@@ -1,5 +1,5 @@
 /*!
- * Attributes of calls, as numbers: values that are equal and of the same types have one number.
+ * Numbers the attributes of calls: values that are equal and of the same types have one number.
  */
 #ifndef MS_ASCEND_OPS_BINDING_ATTRIBUTE_VARIANTS_H
 #define MS_ASCEND_OPS_BINDING_ATTRIBUTE_VARIANTS_H

@@ -1,6 +1,6 @@
 /*!
- * The library's plain C interface: what ms_ascend_ops._C calls. C only, because the library and the Python module are
- * built with different std::string ABIs (see aot_extra.h).
+ * Declares the library's plain C interface, which ms_ascend_ops._C calls. It is C because the library and the Python
+ * module are built with different std::string ABIs (see aot_extra.h).
  *
  * Functions that can fail return an MsAscendStatus and write a message of at most errorBytes.
  */
@@ -94,8 +94,8 @@ int32_t MsAscendOpsWrites(const char* op, int32_t input);
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 
-// A kernel with its attributes, for inputs of certain shapes and dtypes: checked once, for many runs. Tensors
-// are inputs. For every output, in order, `visit` gets its dtype and shape; MsAscendOpsFreePrepared frees it.
+// Prepares a kernel with its attributes, for inputs of certain shapes and dtypes: it is checked once, for many runs.
+// Tensors are inputs. For every output, in order, `visit` gets its dtype and shape; MsAscendOpsFreePrepared frees it.
 typedef struct MsAscendPrepared MsAscendPrepared;
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,

@@ -12,7 +12,7 @@ namespace {
 using AscendC::host::ElementType;
 
 constexpr int64_t PIECE = 1024;                     // floats between two types: they stay in the L1 data cache
-constexpr int64_t MOST_AT_ONCE = int64_t{1} << 30;  // that one conversion counts
+constexpr int64_t MOST_AT_ONCE = int64_t{1} << 30;  // a conversion counts in 32 bits
 
 ElementType ElementOf(DataType dtype)
 {

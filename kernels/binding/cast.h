@@ -1,5 +1,5 @@
 /*!
- * Tensors of floats in another type: a step of a super kernel that stands between operators of different types.
+ * Casts tensors of floats to another type: a super kernel has such a step between operators of different types.
  */
 #ifndef MS_ASCEND_OPS_BINDING_CAST_H
 #define MS_ASCEND_OPS_BINDING_CAST_H

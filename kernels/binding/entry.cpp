@@ -16,7 +16,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// By the type of CANN's operator, as MsAscendOpsRmsNorm.
+// Finds an operator by the type that CANN has for it, as MsAscendOpsRmsNorm.
 const Op& FindPackageOp(const std::string& type)
 {
     constexpr std::string_view PREFIX = "MsAscendOps";
@@ -36,8 +36,8 @@ const Op& FindPackageOp(const std::string& type)
     return *found->second;
 }
 
-// The tensors of a launch as the kernel takes them: inputs, then outputs. Of an input that is changed in place CANN
-// passes two, of which the kernel gets the output.
+// The kernel takes the tensors of a launch in this order: inputs, then outputs. CANN passes an input that is changed in
+// place twice, and the kernel gets the output.
 struct KernelTensors {
     std::vector<void*> params;
     std::vector<TensorDesc> descs;

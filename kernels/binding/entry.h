@@ -1,6 +1,6 @@
 /*!
- * The entries of the CANN package in a kernel library of a host: what CANN's build puts around the generated op_kernel
- * sources, and the call of an entry by one core.
+ * Puts the entries of the CANN package into a kernel library of a host: it does what CANN's build does around the
+ * generated op_kernel sources, and calls an entry for one core.
  */
 #ifndef MS_ASCEND_OPS_BINDING_ENTRY_H
 #define MS_ASCEND_OPS_BINDING_ENTRY_H
@@ -16,7 +16,8 @@
 #define KERNEL_TASK_TYPE_DEFAULT(kind)  // says which cores of the chip run it
 #define TILING_KEY_IS(key) ((key) == ms_ascend_ops::TILING_KEY)
 
-// The part of CANN's struct that kernels read; op_host writes the same (kernels/device/nnopbase/include/tiling).
+// This is the part of CANN's struct that kernels read; op_host writes the same
+// (kernels/device/nnopbase/include/tiling).
 struct TCubeTiling {
     int32_t M, N, Ka, Kb, singleCoreM, singleCoreN, singleCoreK, baseM, baseN, baseK, isBias;
 
@@ -50,7 +51,7 @@ void CallEntry(void (*entry)(PARAMETERS...), const EntryLaunch& launch)
     CallEntry(entry, launch, std::make_index_sequence<sizeof...(PARAMETERS) - 2>());
 }
 
-// The work of one core: an EntryFn for each entry, by which launches are told apart (runtime/launch.h).
+// Does the work of one core: there is an EntryFn for each entry, by which launches are told apart (runtime/launch.h).
 template <auto ENTRY>
 void RunEntry(void* launch, uint8_t*)
 {

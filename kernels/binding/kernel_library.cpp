@@ -1,6 +1,6 @@
 /*!
- * Other versions of the kernel library, opened by path (`_C.KernelLibrary`). Their symbols stay apart from ours: both
- * are loaded with local scope, and the linker compares paths.
+ * Opens other versions of the kernel library by path (`_C.KernelLibrary`). Their symbols stay apart from ours: both are
+ * loaded with local scope, and the linker compares paths.
  */
 #include "binding/kernel_library.h"
 

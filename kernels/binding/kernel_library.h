@@ -1,6 +1,6 @@
 /*!
- * The kernel library that a function of tensors calls: the one that this module is linked with, or another version of
- * it, opened by its path.
+ * A function of tensors calls this kernel library: the one that this module is linked with, or another version of it,
+ * opened by its path.
  */
 #ifndef MS_ASCEND_OPS_BINDING_KERNEL_LIBRARY_H
 #define MS_ASCEND_OPS_BINDING_KERNEL_LIBRARY_H

@@ -15,8 +15,8 @@ namespace {
 constexpr size_t SLOTS = 2048, MOST = SLOTS / 2;
 constexpr uint8_t ABSENT_INPUT = 0xFF, NO_ELEMENTS = 0xFE;
 
-// An operator with dtypes, ranks and the binary logarithms of the rounded dims of its inputs. Without any of that:
-// "other".
+// A bucket is an operator with dtypes, ranks and the binary logarithms of the rounded dims of its inputs. Without any
+// of that it is "other".
 struct Key {
     const Op* op = nullptr;
     size_t size = 0;
@@ -53,7 +53,7 @@ struct Key {
     size_t Hash() const
     {
         auto hash = reinterpret_cast<uintptr_t>(op);
-        for (size_t i = 0; i < size; i += sizeof(uint64_t)) {  // what lies behind the end is zero
+        for (size_t i = 0; i < size; i += sizeof(uint64_t)) {  // the bytes behind the end are zero
             uint64_t part;
             std::memcpy(&part, text.data() + i, std::min(sizeof(part), text.size() - i));
             hash = (hash ^ part) * 0x9E3779B97F4A7C15U;

@@ -1,5 +1,6 @@
 /*!
- * Launches by operator and shape bucket: how many, how long, how many bytes. For monitoring, and off unless it is on.
+ * Counts launches, their time and their bytes by operator and shape bucket, for monitoring. It is off until it is
+ * turned on.
  */
 #ifndef MS_ASCEND_OPS_BINDING_LAUNCH_COUNTS_H
 #define MS_ASCEND_OPS_BINDING_LAUNCH_COUNTS_H
@@ -15,7 +16,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// Upper bounds of the histogram, in nanoseconds. Longer launches are in one more bucket.
+// These are the upper bounds of the histogram, in nanoseconds. Longer launches are in one more bucket.
 inline constexpr std::array<uint64_t, 20> LAUNCH_BOUNDS_NS = {
     1000,    2000,    5000,     10000,    20000,    50000,     100000,    200000,    500000,     1000000,
     2000000, 5000000, 10000000, 20000000, 50000000, 100000000, 200000000, 500000000, 1000000000, 10000000000};

@@ -199,7 +199,7 @@ std::string NameOf(TypeId type)
     return "MindSpore's TypeId " + std::to_string(static_cast<int>(type));
 }
 
-// The list of a super kernel, with the plans for the shapes that came.
+// Keeps the list of a super kernel, with the plans for the shapes that came.
 class SuperKernelState : public mindspore::AotKernelData {
 public:
     explicit SuperKernelState(std::shared_ptr<const SuperKernel> kernel)

@@ -1,5 +1,5 @@
 /*!
- * Declares what calls an operator in MindSpore's PyNative pipeline, without MindSpore's headers.
+ * Declares the functions that call an operator in MindSpore's PyNative pipeline, without MindSpore's headers.
  *
  * The classes repeat the layout of include/pynative/utils/pyboost/custom/tensor.h and pyboost_extension.h
  * (MindSpore 2.10, what its CustomOpBuilder compiles against); the functions are those that its libraries export. The

@@ -1,5 +1,5 @@
 /*!
- * One kernel as the generated code registers it: its signature, and the call of the instantiation for the dtypes at
+ * The generated code registers a kernel so: by its signature, and by a call of the instantiation for the dtypes at
  * hand.
  */
 #ifndef MS_ASCEND_OPS_BINDING_OP_H
@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// Calls a tiling function. What it refuses begins with the operator's name then.
+// Calls a tiling function, whose errors begin with the operator's name then.
 template <typename TILING>
 LaunchConfig Tiled(const char* op, TILING&& tiling)
 {
@@ -29,7 +29,7 @@ LaunchConfig Tiled(const char* op, TILING&& tiling)
     }
 }
 
-// One tiling value, for tools and tests.
+// Tools and tests read tiling values so.
 struct TilingField {
     const char* name;
     bool isReal;
@@ -43,7 +43,7 @@ TilingField MakeTilingField(const char* name, T value)
     return {name, std::is_floating_point_v<T>, static_cast<int64_t>(value), static_cast<double>(value)};
 }
 
-// A launch of an entry of the CANN package: what CANN passes to it.
+// CANN passes this to a launch of an entry of its package.
 struct EntryLaunch {
     void* const* tensors;  // inputs, outputs, once more the inputs that are changed
     void* workspace;
@@ -51,7 +51,7 @@ struct EntryLaunch {
 };
 using EntryFn = void (*)(void* launch, uint8_t* workspace);  // as BlockFn of runtime/launch.h
 
-// The entries of one operator of the package, by rows of `types`.
+// An operator of the package has these entries, by rows of `types`.
 struct PackageEntries {
     std::vector<EntryFn> rows;
     bool paired = false;  // a launch counts cube cores, each of which has two vector cores
@@ -70,7 +70,7 @@ struct KernelDef {
                            std::vector<TilingField>& fields);
     std::string rules;       // of values that make the kernel stop itself
     PackageEntries entries;  // none in op_host
-    // The library of this host that answers in the place of the kernel; empty: none does. Null: none ever does.
+    // Names the library of this host that answers instead of the kernel; empty: none does. Null: none ever does.
     std::string (*library)(const TensorDesc* inputs, const AttributeValue* attributes) = nullptr;
 };
 
@@ -101,7 +101,8 @@ private:
     std::vector<std::vector<DataType>> inputTypes_;  // per row
 };
 
-// A kernel for tensors of certain dtypes and shapes: what can be looked up before a launch, for many of them.
+// Prepares a kernel for tensors of certain dtypes and shapes: all that can be looked up before a launch is looked up
+// once for many of them.
 class PreparedLaunch {
 public:
     // Inputs come first in `descs`. Throws TypeError.

@@ -1,6 +1,7 @@
 /*!
- * Memory of results. All but small blocks are kept when their tensor dies, for the next result of that size: a page
- * that is fresh from the system costs about as much as moving its bytes, and malloc takes its time for what is aligned.
+ * Allocates memory for results. All but small blocks are kept when their tensor dies, for the next result of that size:
+ * a page that is fresh from the system costs about as much as moving its bytes, and malloc takes its time for what is
+ * aligned.
  */
 #ifndef MS_ASCEND_OPS_BINDING_OUTPUT_MEMORY_H
 #define MS_ASCEND_OPS_BINDING_OUTPUT_MEMORY_H
@@ -60,7 +61,7 @@ private:
     static constexpr size_t SMALLEST_KEPT = 1 << 10;  // malloc keeps smaller ones itself
     static constexpr size_t MOST_KEPT = 512 << 20;
 
-    // Sizes in steps of a cache line, of 64 KiB, of 2 MiB: so that sizes that differ little share their blocks.
+    // Sizes are rounded up to a cache line, 64 KiB or 2 MiB, so that sizes that differ little share their blocks.
     static size_t Rounded(size_t bytes)
     {
         const size_t step = bytes < COARSE ? CACHE_LINE : (bytes < HUGE_PAGE ? COARSE : HUGE_PAGE);

@@ -1,5 +1,5 @@
 /*!
- * ms_ascend_ops._pynative: a call of an aclnn function in MindSpore's PyNative pipeline, as MindSpore makes those of
+ * This is ms_ascend_ops._pynative. It calls an aclnn function in MindSpore's PyNative pipeline, as MindSpore does for
  * its own operators. The caller goes on at once; the pipeline's threads allocate, prepare and launch.
  */
 #include <pybind11/pybind11.h>
@@ -18,13 +18,13 @@ namespace py = pybind11;
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Functions of CANN by their addresses, and its numbers of dtypes and layouts.
+// Holds functions of CANN by their addresses, and its numbers of dtypes and layouts.
 struct Cann {
     void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
                           void*);
     int32_t (*destroyTensor)(const void*);
     const char* (*lastError)();
-    std::vector<std::pair<int, int32_t>> dtypes;  // by MindSpore's
+    std::vector<std::pair<int, int32_t>> dtypes;  // by MindSpore's numbers
     int32_t layout;
 
     int32_t Dtype(int type) const
@@ -38,11 +38,11 @@ struct Cann {
     }
 };
 
-// A generated function of the kernel library, which calls the aclnn function (codegen/host.py).
+// This generated function of the kernel library calls the aclnn function (codegen/host.py).
 using Prepare = int (*)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
 using Launch = int (*)(void*, uint64_t, void*, void*);
 
-// An operator with its attributes.
+// Is an operator with its attributes.
 struct Function {
     std::shared_ptr<const Cann> cann;
     std::string operatorName;
@@ -107,7 +107,7 @@ private:
     {
         const std::vector<int64_t>& shape = tensor.shape();
         const std::vector<int64_t> strides = tensor.stride();
-        int64_t reach = 1;  // as much of the memory as the tensor reaches
+        int64_t reach = 1;  // the tensor reaches so far in the memory
         for (size_t i = 0; i < shape.size() && reach > 0; ++i) {
             reach = shape[i] == 0 ? 0 : reach + (shape[i] - 1) * strides[i];
         }

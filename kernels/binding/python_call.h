@@ -1,5 +1,5 @@
 /*!
- * Calls of the C interface, made from Python's objects, and the parts of ms_ascend_ops._C.
+ * Makes calls of the C interface from Python's objects; the parts of ms_ascend_ops._C share it.
  */
 #ifndef MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
 #define MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
@@ -142,8 +142,8 @@ private:
     std::vector<Tensor> tensors_;
 };
 
-// `FUNCTION::Call` as a plain function of CPython, which owns it: what pybind11 does for a call takes as long as a
-// small kernel.
+// `FUNCTION::Call` as a plain function of CPython, which owns it: the call overhead of pybind11 is as long as a small
+// kernel.
 template <class FUNCTION>
 PyObject* CallHeld(PyObject* self, PyObject* const* arguments, Py_ssize_t count)
 {

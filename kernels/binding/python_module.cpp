@@ -1,5 +1,6 @@
 /*!
- * ms_ascend_ops._C: the kernel library on NumPy arrays, without MindSpore. What kernel tests, benchmarks and tools use.
+ * This is ms_ascend_ops._C, the kernel library on NumPy arrays, without MindSpore. Kernel tests, benchmarks and tools
+ * use it.
  */
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

@@ -1,5 +1,5 @@
 /*!
- * The interpreter of the shape rules of the operator definitions ("*b 2*d@axis"). They are described and parsed by
+ * Interprets the shape rules of the operator definitions ("*b 2*d@axis"). They are described and parsed by
  * ms_ascend_ops/definitions/shapes.py, and arrive here as tokens.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
@@ -43,7 +43,7 @@ struct ShapeRule {
     bool IsPlain() const;
     // Returns true if the anchored token is one of the single dims at the end, and stands where its attribute says.
     bool Moves() const;
-    // The tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
+    // Returns the tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
     std::vector<Token> InOrder(int64_t axis) const;
 };
 
@@ -63,7 +63,7 @@ public:
     {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
-    // After all of them: what one symbol must be a multiple of may be another.
+    // This comes after all of them, as one symbol may have to be a multiple of another.
     void MatchMultiples() const;
     Shape ShapeOf(const ShapeRule& rule) const;
 

@@ -9,7 +9,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// "a", "a or b", "a, b or c"
+// Returns "a", "a or b", or "a, b or c".
 std::string OneOf(const std::vector<std::string>& names)
 {
     std::string text;

@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops::binding {
 
-// A dtype an operator has no kernel for. (A wrong shape or value is std::invalid_argument.)
+// An operator has no kernel for a dtype. (A wrong shape or value is std::invalid_argument.)
 class TypeError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -74,10 +74,11 @@ public:
     // The row of `types` that the dtypes of the inputs select. Throws TypeError.
     size_t MatchTypes(const std::vector<std::string>& dtypes) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& dtypes) const;
-    // The shapes of the outputs. Throws std::invalid_argument, as do the other functions for shapes and values.
+    // Returns the shapes of the outputs. It throws std::invalid_argument, as do the other functions for shapes and
+    // values.
     std::vector<Shape> InferShapes(const std::vector<Shape>& shapes, const Values& values) const;
     std::vector<Shape> InferShapes(const std::vector<Shape>& shapes, const ShapeMatcher::Attributes& attributes) const;
-    // The shapes of all inputs, from those of the first ones, which must say enough; optional ones are absent.
+    // Returns the shapes of all inputs, from those of the first ones, which must say enough; optional ones are absent.
     std::vector<Shape> CompleteShapes(std::vector<Shape> shapes, const ShapeMatcher::Attributes& attributes) const;
     // Returns true if InferShapes uses the value of an attribute.
     bool ShapesDependOn(size_t attribute) const { return shapeAttributes_[attribute]; }
@@ -92,7 +93,7 @@ private:
     std::vector<bool> shapeAttributes_;
 };
 
-// A number with a decimal point, whatever the locale. Throws std::invalid_argument.
+// Reads a number with a decimal point, whatever the locale. It throws std::invalid_argument.
 double ParseReal(const std::string& text);
 
 // Parses a definition in the form that generated code holds: kernels/codegen/host.py says how. Constants of C++ would

@@ -18,7 +18,7 @@ constexpr int64_t FORMAT = 1;
 constexpr int64_t MOST_BYTES = 1LL << 46;  // of a tensor: no machine has more, and sums of them do not overflow
 constexpr size_t MOST_KNOWN = 64;          // lists that nobody uses any more
 
-// Steps that are no kernels, as SuperKernel::Kind has them.
+// These steps are no kernels, as SuperKernel::Kind has them.
 constexpr std::array<const char*, 4> VIEWS = {"view", "last_row", "transpose", "cast"};
 
 std::vector<std::string> Split(const std::string& line)

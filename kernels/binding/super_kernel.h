@@ -1,6 +1,6 @@
 /*!
- * A super kernel: a list of kernels that are launched one behind the other by one call, with their intermediate results
- * in one arena. CANN has the like for parts of a graph that a user marks.
+ * A super kernel is a list of kernels that are launched one behind the other by one call, with their intermediate
+ * results in one arena. CANN has the like for parts of a graph that a user marks.
  *
  * The list is text, a line for each step. Values have numbers: first the inputs, then the outputs of the steps, in
  * order.
@@ -13,8 +13,8 @@
  *     last_row 6 ;                           the last of the rows, as a matrix of one row
  *     cast 6 ; float16                       the same numbers in another type of floats
  *
- * It is read once, planned once for each combination of shapes, and comes from a file: whatever it says, a launch stays
- * within its tensors, or throws. Errors name the step and its operator.
+ * It is read once, planned once for each combination of shapes, and comes from a file: whatever the text says, a launch
+ * stays within its tensors, or throws. Errors name the step and its operator.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
 #define MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
@@ -37,23 +37,24 @@ public:
     // Throws std::invalid_argument.
     explicit SuperKernel(const std::string& text);
 
-    // The one with this text, which is read once while somebody uses it.
+    // Returns the one with this text, which is read once while somebody uses it.
     static std::shared_ptr<const SuperKernel> Find(const std::string& text);
 
     size_t InputCount() const { return inputCount_; }
     size_t ResultCount() const { return results_.size(); }
 
-    // The shapes and dtypes of the results. Dims may be unknown. They throw as those of Signature do.
+    // These return the shapes and dtypes of the results, whose dims may be unknown. They throw as those of Signature
+    // do.
     std::vector<Shape> InferShapes(const std::vector<Shape>& inputs) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& inputs) const;
 
     // Errors begin with it.
     static inline const std::string NAME = "super_kernel: ";
-    // Combinations of shapes.
+    // A super kernel remembers so many combinations of shapes.
     static constexpr size_t MOST_REMEMBERED = 8;
 
     static bool IsKnown(const Shape& shape);
-    // The product, which has to be a number of elements that memory can hold. Throws std::invalid_argument.
+    // Returns the product, which has to be a number of elements that memory can hold. It throws std::invalid_argument.
     static int64_t CheckedSize(const Shape& shape);
 
 private:
@@ -62,7 +63,7 @@ private:
     enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE, CAST };
     static constexpr size_t NONE = SIZE_MAX;
 
-    // A number, or where `value` is one, the dim `number` of a value.
+    // This is a number, or where `value` is one, the dim `number` of a value.
     struct Dim {
         int64_t number = 0;
         size_t value = NONE;
@@ -95,7 +96,7 @@ private:
     mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
 };
 
-// A super kernel for tensors of certain dtypes and shapes.
+// Is a super kernel for tensors of certain dtypes and shapes.
 class SuperKernelPlan {
 public:
     // Throws TypeError and std::invalid_argument.
@@ -154,7 +155,7 @@ private:
     uint64_t arenaBytes_ = 0;
 };
 
-// The plans of a super kernel, those of the last shapes. For any thread.
+// Keeps the plans of a super kernel for the last shapes, for any thread.
 class SuperKernelPlans {
 public:
     explicit SuperKernelPlans(std::shared_ptr<const SuperKernel> kernel) : kernel_(std::move(kernel)) {}

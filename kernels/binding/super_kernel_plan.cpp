@@ -14,7 +14,7 @@ namespace ms_ascend_ops::binding {
 namespace {
 
 constexpr uint64_t ALIGNMENT = 512;           // cores write to lines of their own
-constexpr uint64_t BYTES_A_CORE = 64 * 1024;  // that a copy gives to a core at least
+constexpr uint64_t BYTES_A_CORE = 64 * 1024;  // a copy gives a core at least so many
 
 Shape ShapeOf(const TensorDesc& desc)
 {
@@ -39,7 +39,7 @@ uint64_t BytesOf(const TensorDesc& desc)
     return static_cast<uint64_t>(desc.Size()) * SizeOf(desc.dtype);
 }
 
-// Memory for intermediate results. Super kernels that run at once have one each; who comes later gets one that is
+// Lends memory for intermediate results. Super kernels that run at once have one each; a later one gets one that is
 // there.
 class ArenaLease {
 public:
@@ -88,7 +88,7 @@ private:
     Arena arena_;
 };
 
-// The elements of result [begin, end): runs of the innermost axis one by one.
+// Copies the elements of result [begin, end): runs of the innermost axis one by one.
 void CopyRows(const char* source, char* target, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
               uint32_t itemBytes, int64_t begin, int64_t end)
 {

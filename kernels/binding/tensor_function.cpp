@@ -18,7 +18,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Combinations of shapes and dtypes that are remembered for one function.
+// One function remembers so many combinations of shapes and dtypes.
 constexpr size_t MOST_PREPARED = 4096;
 
 // Holds what is needed of MindSpore or PyTorch, so that this module can do without either.
@@ -27,7 +27,7 @@ struct Framework {
     py::object fromNumpy;   // shares the memory. None: the framework allocates
     py::object empty;       // a tensor of a shape and `dtype=`, where the framework allocates
     py::object emptyLike;   // and one like another: it takes half of the time
-    py::object getThreads;  // how many PyTorch's operators use, or None: as many as the process is set to
+    py::object getThreads;  // returns how many PyTorch's operators use; None: as many as the process is set to
     py::dict dtypes;        // name: NumPy's dtype, bfloat16 is MindSpore's own; or the framework's
     py::str dataPointer;    // the method
     py::str shape = "shape";
@@ -59,7 +59,7 @@ struct Output {
 
     static constexpr size_t NONE = SIZE_MAX;
 
-    // A tensor and its memory. `inputs` are those that are given, contiguous.
+    // Holds a tensor and its memory. `inputs` are those that are given, contiguous.
     std::pair<py::object, void*> Make(const Framework& framework, const std::vector<PyObject*>& inputs) const
     {
         return framework.fromNumpy.is_none() ? Allocate(framework, inputs) : FromMemory(framework);

@@ -1,6 +1,6 @@
 /*!
- * The part of PyTorch's stable C ABI that is used, found in the library that the process has loaded: no header and no
- * library of PyTorch is needed to build, and what is built serves every release that has these functions.
+ * Finds the part of PyTorch's stable C ABI that is used in the library that the process has loaded: no header and no
+ * library of PyTorch is needed to build, and one build serves every release that has these functions.
  *
  * Source: torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h, which every wheel of PyTorch brings;
  * torch_abi_check.cpp compares with them where a compiler finds them. PyTorch keeps such functions as they are. Between
@@ -59,8 +59,8 @@ struct Functions : TensorFunctions {
     int32_t (*aoti_torch_dtype_int8)();
 };
 
-// The library with this name or path if the process has loaded it, else null. It stays: its functions are used until
-// the process ends.
+// Returns the library with this name or path if the process has loaded it, else null. It stays: its functions are used
+// until the process ends.
 inline void* Loaded(const char* library)
 {
     return dlopen(library, RTLD_NOW | RTLD_NOLOAD);
@@ -104,7 +104,7 @@ inline bool FindAll(void* library, Functions& found)
 
 #undef MS_ASCEND_OPS_FIND
 
-// The functions of a library that the process has loaded, or null where it has not all of them.
+// Returns the functions of a library that the process has loaded, or null where it has not all of them.
 template <typename FUNCTIONS>
 std::unique_ptr<FUNCTIONS> FindIn(const char* library)
 {
@@ -113,7 +113,7 @@ std::unique_ptr<FUNCTIONS> FindIn(const char* library)
     return loaded != nullptr && FindAll(loaded, *found) ? std::move(found) : nullptr;
 }
 
-// A handle that is given back.
+// Owns a handle, and gives it back.
 class TensorHandle {
 public:
     explicit TensorHandle(const TensorFunctions& functions, Handle handle = nullptr)

@@ -11,7 +11,7 @@ using ms_ascend_ops::torch_abi::Functions;
 using ms_ascend_ops::torch_abi::Handle;
 using ms_ascend_ops::torch_abi::ThreadFunctions;
 
-// A type of theirs as ours.
+// Gives our type for one of theirs.
 template <typename T>
 struct Ours {
     using Type = T;

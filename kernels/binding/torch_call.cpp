@@ -1,5 +1,5 @@
 /*!
- * Calls of a kernel on PyTorch's tensors past PyTorch's dispatcher, where nobody but the kernel has to see the call.
+ * Calls a kernel on PyTorch's tensors past PyTorch's dispatcher, where nobody but the kernel has to see the call.
  */
 #include <pybind11/stl.h>
 
@@ -25,7 +25,7 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-// Combinations of shapes, dtypes and attributes that are remembered for one operator.
+// One operator remembers so many combinations of shapes, dtypes and attributes.
 constexpr size_t MOST_REMEMBERED = 4096;
 
 // A kernel that touches no more than this keeps the interpreter's lock: others wait less than handing it over takes.
@@ -37,7 +37,7 @@ struct Torch {
     py::tuple types;                                       // of tensors that are nothing but memory
     std::vector<std::pair<py::object, py::object>> idle;   // functions, and what they give where nobody looks on
     py::object casts;                                      // a function: whether there is autocast
-    std::vector<std::pair<py::object, py::object>> plain;  // of a tensor: its attributes, and what they are then
+    std::vector<std::pair<py::object, py::object>> plain;  // of a tensor: its attributes, and their values then
     std::vector<std::tuple<py::dict, py::str, py::object>> flags;  // variables of modules, and the same of them
     py::object isRecording;                                        // torch.is_grad_enabled
     const PyMethodDef* isNegative;                                 // Tensor.is_neg
@@ -74,7 +74,8 @@ struct Torch {
     int32_t strided = 0;
 
 private:
-    // The C functions behind a method without arguments and a property: half of the time of a call by the interpreter.
+    // Returns the C functions behind a method without arguments and a property: they take half of the time of a call by
+    // the interpreter.
     static const PyMethodDef* MethodOf(const py::object& descriptor)
     {
         if (Py_TYPE(descriptor.ptr()) == &PyMethodDescr_Type) {
@@ -154,7 +155,7 @@ private:
         int64_t bytes = 0;  // of inputs and outputs, or more
     };
 
-    // Half of the time for one that takes none.
+    // A function without arguments is called in half of the time.
     static PyObject* CallNoArgs(PyObject* function)
     {
         if (PyCFunction_CheckExact(function) && (PyCFunction_GET_FLAGS(function) & METH_NOARGS) != 0) {
@@ -300,7 +301,7 @@ private:
         key.push_back(static_cast<int64_t>(variant));
         std::shared_ptr<Remembered> remembered = Find(key);
         if (remembered == nullptr) {
-            py::object result = Run(run_, arguments, count);  // which checks everything
+            py::object result = Run(run_, arguments, count);  // it checks everything
             if (result.ptr() != Py_NotImplemented) {
                 Remember(std::move(key), arguments, tensors, variant);
             }

@@ -1,5 +1,5 @@
 /*!
- * Calls of aclnn functions on torch_npu's tensors from torch_npu's queue: the calling thread goes on at once.
+ * Calls aclnn functions on torch_npu's tensors from torch_npu's queue: the calling thread goes on at once.
  */
 #include <pybind11/stl.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 using torch_abi::TensorHandle;
 
-constexpr size_t MOST_FORMS = 4096;  // that are remembered for one operator
+constexpr size_t MOST_FORMS = 4096;  // remembered for one operator
 
 py::object Owned(PyObject* object)
 {
@@ -38,7 +38,7 @@ py::object Owned(PyObject* object)
 // Holds what is needed of PyTorch and torch_npu.
 class Npu {
 public:
-    // None where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
+    // Returns nothing where one of them has other functions. `toHandle` and `toTensors` are those of torch._C._aoti.
     static std::shared_ptr<Npu> Find(const std::string& torch, const std::string& torchNpu, py::object toHandle,
                                      py::object toTensors, py::object currentDevice, py::object setDevice)
     {
@@ -71,7 +71,7 @@ public:
         return TensorHandle(*abi, static_cast<torch_abi::Handle>(handle));
     }
 
-    // One, or a tuple of several.
+    // Returns one tensor, or a tuple of several.
     py::object TensorsOf(std::vector<TensorHandle> handles) const
     {
         py::list capsules(handles.size());
@@ -123,7 +123,7 @@ public:
 
     const std::shared_ptr<Npu>& Library() const { return npu_; }
 
-    // The results, or none where somebody else has to say what is wrong with the call.
+    // Returns the results, or none where other code has to say what is wrong with the call.
     std::optional<std::vector<TensorHandle>> Launch(const Handles& tensors) const
     {
         const OnDevice here(*npu_, device_);
@@ -249,7 +249,7 @@ public:
                 }
             }
         }
-        py::object results = Run(run_, arguments, count);  // which checks everything
+        py::object results = Run(run_, arguments, count);  // it checks everything
         if (results.ptr() != Py_NotImplemented) {
             Remember(arguments, count, variant);
         }
@@ -298,7 +298,7 @@ private:
         return handles;
     }
 
-    // None where PyTorch cannot tell, as of sizes that are symbols.
+    // Returns nothing where PyTorch cannot tell, as of sizes that are symbols.
     std::optional<std::vector<int64_t>> KeyOf(size_t variant, const Handles& tensors) const
     {
         const torch_abi::TensorFunctions& abi = *npu_->abi;

@@ -1,5 +1,5 @@
 /*!
- * Calls of aclnn functions that torch_npu's thread makes, from torch_npu's queue. Nothing here is Python's.
+ * Calls aclnn functions in torch_npu's thread, from torch_npu's queue. Nothing here belongs to Python.
  */
 #ifndef MS_ASCEND_OPS_BINDING_TORCH_NPU_QUEUE_H
 #define MS_ASCEND_OPS_BINDING_TORCH_NPU_QUEUE_H
@@ -23,8 +23,9 @@ constexpr int WORKSPACE_GREW = -1;  // a status of ours, in the place of one of 
 // Declares, without torch_npu's headers, what its guide to custom operators uses of its C++, found in the library
 // that the process has loaded (torch_npu/csrc/core/npu/NPUStream.h, torch_npu/csrc/framework/OpCommand.h).
 struct Queue {
-    // NPUStream: a device (its kind, then its number) and an id. As that has a destructor of its own, so has this: it
-    // decides how a result is returned: into memory of the caller, which has room for more than is there today.
+    // This stands for NPUStream, a device (its kind, then its number) and an id. As that has a destructor of its own,
+    // so has this, because it decides how a result is returned: into memory of the caller, which has room for more
+    // fields than there are today.
     struct Stream {
         ~Stream() {}
         std::array<int8_t, 2> device;
@@ -37,7 +38,7 @@ struct Queue {
     void (*put)(const std::string& name, const std::function<int()>& function, bool waits);
     int64_t (*layoutOf)(torch_abi::Handle tensor);  // a reference to a Tensor is its address, as a handle is
 
-    // Null where this release of torch_npu has other functions.
+    // Returns null where this release of torch_npu has other functions.
     static std::shared_ptr<Queue> Find(const char* library)
     {
         void* const loaded = torch_abi::Loaded(library);
@@ -53,12 +54,12 @@ struct Queue {
     }
 };
 
-// Functions of CANN and of the package, by their addresses.
+// Holds functions of CANN and of the package by their addresses.
 struct AclnnFunctions {
     void* (*createTensor)(const int64_t*, uint64_t, int32_t, const int64_t*, int64_t, int32_t, const int64_t*, uint64_t,
                           void*);
     int32_t (*destroyTensor)(const void*);
-    // A generated function of the kernel library, which calls the one behind it (codegen/host.py).
+    // This generated function of the kernel library calls the one behind it (codegen/host.py).
     int (*prepare)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
     void* getWorkspaceSize;
     int (*launch)(void*, uint64_t, void*, void*);
@@ -68,10 +69,10 @@ struct Description {
     int32_t dtype;
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
-    int64_t reach;  // as much of the memory as the tensor reaches, in elements
+    int64_t reach;  // the tensor reaches so far in the memory, in elements
 };
 
-// A call for tensors of given forms, but for their addresses.
+// Is a call for tensors of given forms, but for their addresses.
 struct QueuedLaunch {
     std::string name;
     AclnnFunctions functions;
@@ -79,7 +80,7 @@ struct QueuedLaunch {
     size_t inputs;
     std::vector<int64_t> integers;
     std::vector<double> reals;
-    std::vector<std::pair<bool, size_t>> attributes;  // whether it is real, and where it stands
+    std::vector<std::pair<bool, size_t>> attributes;  // is it real, and its index
     uint64_t workspaceBytes;
     int32_t layout;
 

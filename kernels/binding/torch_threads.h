@@ -1,6 +1,6 @@
 /*!
- * The threads of PyTorch for launches: a kernel that runs on threads of its own shares the CPUs with those of PyTorch,
- * which spin behind each of its operators until they sleep.
+ * Runs launches on the threads of PyTorch: a kernel that runs on threads of its own shares the CPUs with those of
+ * PyTorch, which spin behind each of its operators until they sleep.
  */
 #ifndef MS_ASCEND_OPS_BINDING_TORCH_THREADS_H
 #define MS_ASCEND_OPS_BINDING_TORCH_THREADS_H

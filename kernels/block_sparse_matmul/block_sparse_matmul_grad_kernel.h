@@ -1,7 +1,8 @@
 /*!
- * The gradient of sparse blocks: of each block the product of 16 rows of dy and 16 rows of the dense factor, in float.
+ * Computes the gradient of sparse blocks in float: that of a block is the product of 16 rows of dy and 16 rows of the
+ * dense factor.
  *
- * Plan: blocks are shared out evenly; the cube writes each. Sums over no columns the vector unit writes.
+ * Plan: blocks are shared out evenly; the cube writes each. Where K is 0, the vector unit writes zeros.
  * Bound: memory, 16 rows of the dense factor for each block.
  */
 #ifndef MS_ASCEND_OPS_BLOCK_SPARSE_MATMUL_GRAD_KERNEL_H

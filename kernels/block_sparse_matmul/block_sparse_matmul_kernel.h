@@ -1,5 +1,5 @@
 /*!
- * A matrix of sparse blocks times a dense one, accumulated in float, in the order of the blocks of a row.
+ * Multiplies a matrix of sparse blocks with a dense one. Sums are in float, in the order of the blocks of a row.
  *
  * Plan: a task is a piece of the merge path of ends of rows of blocks and blocks, as in sparse_matmul. The cube
  * multiplies a block with the rows of the dense factor that its column names, and adds to the row of blocks of the
@@ -115,7 +115,7 @@ private:
         return static_cast<uint32_t>(tiling_.cols - col < tiling_.tileCols ? tiling_.cols - col : tiling_.tileCols);
     }
 
-    // A row of blocks.
+    // Stores zeros to one row of blocks.
     __aicore__ inline void Zero(const AscendC::GlobalTensor<T>& dst)
     {
         for (uint64_t row = 0; row < BLOCK_SIDE; ++row) {
@@ -129,7 +129,7 @@ private:
         }
     }
 
-    // dst = the sum of the parts `first`, first + step ... and `last`, rounded.
+    // Sets dst to the sum of the parts `first`, first + step ... and `last`, and rounds it.
     __aicore__ inline void AddParts(const AscendC::GlobalTensor<T>& dst, uint64_t first, uint64_t last, uint64_t step)
     {
         for (uint64_t row = 0; row < BLOCK_SIDE; ++row) {

@@ -1,6 +1,6 @@
 /*!
- * Tiling of block_sparse_matmul and its gradient. Plain C++. Tasks are those of sparse_matmul, of blocks instead of
- * values.
+ * Calculates the tiling of block_sparse_matmul and its gradient, in plain C++. Tasks are those of sparse_matmul, with
+ * blocks instead of values.
  */
 #ifndef MS_ASCEND_OPS_BLOCK_SPARSE_MATMUL_TILING_H
 #define MS_ASCEND_OPS_BLOCK_SPARSE_MATMUL_TILING_H
@@ -24,8 +24,8 @@ struct BlockSparseMatmulTilingData {
     uint64_t perTask;  // ends of rows and blocks
     uint64_t tasksPerCore;
     uint64_t partialStride;  // of the workspace: elements of a part of a row of blocks
-    uint32_t productCols;    // that the cube multiplies at once
-    uint32_t tileCols;       // that the vector unit handles at once
+    uint32_t productCols;    // columns of a product of the cube
+    uint32_t tileCols;       // columns that the vector unit takes at a time
     uint32_t cores;
     uint32_t reserved;  // tiling data is a multiple of 8 bytes
 };
@@ -82,7 +82,8 @@ inline LaunchConfig BlockSparseMatmulTiling(const BlockSparseMatmulParams& param
         PlanCube(CUBE_SIDE, tiling.productCols, CUBE_SIDE, params.dense.dtype, DataType::FLOAT32, false, false);
     tiling.product.N = static_cast<int32_t>(cols);
     CheckRowsApart(tiling.product, {CUBE_SIDE, "a row of values"}, {cols, "a row of the dense factor"}, platform);
-    // Parts of rows that tasks share, two a task, and one row of blocks of each core, which the vector unit rounds.
+    // The workspace has parts of rows that tasks share, two a task, and one row of blocks of each core, which the
+    // vector unit rounds.
     config.workspaceBytes = (2 * tiling.tasks + config.blockDim) * tiling.partialStride * sizeof(float);
     return config;
 }

@@ -1,6 +1,6 @@
 /*!
- * The gradient of a convolution's bias: dy summed up over samples and positions in float, on the vector unit, while the
- * cube has the products of the weight's. Blocks of channels are shared out.
+ * Computes the gradient of a convolution's bias: the vector unit sums dy over samples and positions in float, while the
+ * cube multiplies for the gradient of the weight. Blocks of channels are shared out.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_BIAS_GRAD_H
 #define MS_ASCEND_OPS_CONV2D_BIAS_GRAD_H
@@ -80,7 +80,7 @@ private:
         const AscendC::LocalTensor<float> floats = copies_.Take(dy, 0, rows.rows * rows.ubStride);
         const RowBlock block{rows.rows, rows.cols, rows.ubStride};
         if (tiling_.channelsLast != 0) {
-            // Each copy by itself: a sum of all positions, one after the other, loses digits.
+            // Every copy is summed by itself: a single running sum over all positions loses digits.
             const AscendC::LocalTensor<float> ofCopy = laneBuf_.template Get<float>();
             AscendC::Duplicate(ofCopy, 0.0f, static_cast<int32_t>(FLOAT_LANES));
             SumColumns(ofCopy, floats, block);

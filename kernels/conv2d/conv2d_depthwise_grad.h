@@ -1,8 +1,8 @@
 /*!
- * The gradient of a depthwise weight, channels last, accumulated in float on the vector unit: for each kernel offset,
- * what it sees of x times dy, summed up over positions.
+ * Computes the gradient of a depthwise weight, channels last, in float on the vector unit: for each kernel offset, the
+ * elements of x that it sees are multiplied with dy and summed over positions.
  *
- * Tiles of channels are shared out, and parts of the positions, whose sums are added up in order at the end.
+ * Cores share tiles of channels and parts of the positions; the sums of the parts are added in order at the end.
  * Bound: the vector unit, two instructions for each kernel offset of each element.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_GRAD_H
@@ -55,7 +55,7 @@ public:
     }
 
 private:
-    // The products of a tile.
+    // Adds the products of a tile to its sums.
     __aicore__ inline void Add(const DepthwiseTile& tile)
     {
         input_.Load(tile);
@@ -84,7 +84,7 @@ private:
         input_.End();
     }
 
-    // dst[col] = seen[col] * dy[col], for the columns of a row.
+    // Computes dst[col] = seen[col] * dy[col], for the columns of a row.
     __aicore__ inline void Multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& seen,
                                     const AscendC::LocalTensor<float>& dy, const DepthwiseTile& tile) const
     {
@@ -96,7 +96,7 @@ private:
         }
     }
 
-    // Kernel offsets x channels become channels x kernel offsets.
+    // Stores the sums, kernel offsets x channels, as channels x kernel offsets.
     __aicore__ inline void Store(uint64_t split, uint32_t channel, uint32_t channels)
     {
         AscendC::LocalTensor<float> result = outQueue_.template AllocTensor<float>();

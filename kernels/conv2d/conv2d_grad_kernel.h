@@ -1,9 +1,9 @@
 /*!
- * The gradients of a convolution's weight and bias, accumulated in float.
+ * Computes the gradients of a convolution's weight and bias, with sums in float.
  *
- * Plan: dy times the columns of x (primitives/convolution_columns.h). Chunks of K are shared out, and where they
- * are few, parts of the positions, whose sums are added up in order at the end.
- * Depthwise with channels last, the vector unit does all of it: conv2d_depthwise_grad.h.
+ * Plan: dy times the columns of x (primitives/convolution_columns.h). Cores share chunks of K, and where those are few,
+ * parts of the positions, whose sums are added in order at the end. Where it is depthwise with channels last, the
+ * vector unit does all of it (conv2d_depthwise_grad.h).
  * Bound: the cube, 2 * positions * output channels * K operations.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
@@ -19,7 +19,7 @@
 
 namespace ms_ascend_ops {
 
-// The gradient of the weight.
+// Computes the gradient of the weight.
 template <typename T>
 class ConvolutionWeightGradient {
 public:

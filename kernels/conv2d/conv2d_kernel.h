@@ -1,9 +1,9 @@
 /*!
- * y = activation(x * weight + bias), a convolution, accumulated in float.
+ * Computes a convolution, y = activation(x * weight + bias), with sums in float.
  *
- * Plan: primitives/convolution_tiles.h. Without bias and activation the cube writes y itself; otherwise the vector unit
- * adds the bias to float sums, applies the activation and rounds.
- * Depthwise with channels last, the vector unit does all of it: primitives/convolution_depthwise.h.
+ * For the plan see primitives/convolution_tiles.h. Without bias and activation the cube writes y itself; otherwise the
+ * vector unit adds the bias to float sums, applies the activation and rounds. Where it is depthwise with channels last,
+ * the vector unit does all of it (primitives/convolution_depthwise.h).
  * Bound: the cube, 2 * positions * output channels * K operations.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * conv2d and conv2d_grad by a library of the host, in the place of the kernel (host/operators/convolution.h).
+ * Runs conv2d and conv2d_grad by a library of the host instead of the kernel (host/operators/convolution.h).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_LIBRARY_H
 #define MS_ASCEND_OPS_CONV2D_LIBRARY_H
@@ -11,7 +11,7 @@
 
 namespace ms_ascend_ops {
 
-// The sizes and the placement, which forward and gradients share.
+// Forward and gradients share the sizes and the placement.
 template <typename PARAMS>
 AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorDesc& x, const TensorDesc& weight)
 {
@@ -46,7 +46,7 @@ AscendC::host::Convolution PlacedConvolution(const PARAMS& params, const TensorD
     return c;
 }
 
-// The convolution of dy, with gaps, with the flipped and transposed weight, which is the gradient of x.
+// The gradient of x is the convolution of dy, with gaps, with the flipped and transposed weight.
 inline AscendC::host::Convolution AsGradientOfX(AscendC::host::Convolution c, int64_t gapHeight, int64_t gapWidth)
 {
     std::swap(c.channels, c.outChannels);

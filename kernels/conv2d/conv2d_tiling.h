@@ -1,6 +1,6 @@
 /*!
- * Tiling of conv2d and conv2d_grad. Plain C++.
- * Plan: primitives/convolution_tiling.h.
+ * Calculates the tiling of conv2d and conv2d_grad, in plain C++.
+ * For the plan see primitives/convolution_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_TILING_H
 #define MS_ASCEND_OPS_CONV2D_TILING_H

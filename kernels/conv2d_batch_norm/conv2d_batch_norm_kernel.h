@@ -1,8 +1,8 @@
 /*!
- * y = activation((x * weight + bias - mean) / sqrt(variance + epsilon) * gamma + beta), a convolution with the batch
- * normalization of inference behind it, whose statistics are given.
+ * Computes a convolution and the batch normalization of inference behind it, whose statistics are given: y =
+ * activation((x * weight + bias - mean) / sqrt(variance + epsilon) * gamma + beta).
  *
- * Plan: primitives/convolution_tiles.h. The vector unit makes a factor and an offset of each channel,
+ * For the plan see primitives/convolution_tiles.h. The vector unit makes a factor and an offset of each channel,
  *     factor = gamma / sqrt(variance + epsilon), offset = (bias - mean) * factor + beta,
  * and applies them to float sums, before the activation and the one rounding.
  * Bound: the cube, 2 * positions * output channels * K operations.
@@ -76,7 +76,7 @@ public:
 private:
     enum Vector : uint32_t { GAMMA, BETA, MEAN, VARIANCE, BIAS };
 
-    // All vectors of some channels at once; gamma becomes the factor, and beta the offset.
+    // Loads all vectors of some channels at once; gamma becomes the factor, and beta the offset.
     __aicore__ inline void Load(uint64_t channel, uint32_t count)
     {
         AscendC::LocalTensor<G> values = queue_.template AllocTensor<G>();

@@ -1,5 +1,5 @@
 /*!
- * conv2d_batch_norm by a library of the host, in the place of the kernel (host/operators/convolution.h).
+ * Runs conv2d_batch_norm by a library of the host instead of the kernel (host/operators/convolution.h).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_BATCH_NORM_LIBRARY_H
 #define MS_ASCEND_OPS_CONV2D_BATCH_NORM_LIBRARY_H

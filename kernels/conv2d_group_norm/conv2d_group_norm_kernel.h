@@ -1,6 +1,7 @@
 /*!
- * z = x * weight + bias + shift + residual, a convolution; y = act((z - mean) * rstd * gamma + beta), mean and rstd of
- * groups of channels. Bias and shift are a value of each channel, the shift of each sample, too.
+ * Computes a convolution, z = x * weight + bias + shift + residual, and the norm of z, y = act((z - mean) * rstd *
+ * gamma + beta), with mean and rstd of groups of channels. The bias has a value for each channel, the shift one for
+ * each channel of each sample.
  *
  * Plan, in three stages with barriers between. (1) primitives/convolution_tiles.h makes tiles of float sums; the vector
  * unit adds what is added, rounds, writes z, and leaves mean and squares from the mean of each channel of the tile: of

@@ -1,6 +1,6 @@
 /*!
- * conv2d_group_norm as two whole operators of the host, in the place of the kernel: the convolution by a library, which
- * makes z (host/operators/convolution.h), and group_norm of z.
+ * Runs conv2d_group_norm as two whole operators of the host instead of the kernel: a library makes z
+ * (host/operators/convolution.h), and group_norm normalizes it.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_LIBRARY_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_LIBRARY_H

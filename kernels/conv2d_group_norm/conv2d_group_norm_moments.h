@@ -1,5 +1,5 @@
 /*!
- * Statistics of the channels of a tile: their means, and the squares of the distances from these.
+ * Computes the statistics of the channels of a tile: their means, and the squared distances from these.
  *
  * Both go to the workspace, as GroupNormCombine takes them. The distances are from the mean K of some positions of a
  * chunk, an eighth at least: K is less than 3 deviations beside the mean then, and of sum (z - K)^2 - n * (K - mean)^2
@@ -43,7 +43,7 @@ public:
         }
     }
 
-    // `channel`: the first of the tile.
+    // `channel` is the first one of the tile.
     __aicore__ inline void BeginTile(const ConvolutionTile& tile, uint64_t channel)
     {
         const uint64_t piece = static_cast<uint64_t>(tile.row / tileRows_) * colTiles_ + tile.col / tileCols_;
@@ -55,7 +55,7 @@ public:
         }
     }
 
-    // A chunk, whose first line is `line` of the tile. `work` is as large as z.
+    // Adds a chunk, whose first line is `line` of the tile. `work` is as large as z.
     __aicore__ inline void Add(const AscendC::LocalTensor<float>& z, const AscendC::LocalTensor<float>& work,
                                uint32_t line, const RowBlock& block)
     {

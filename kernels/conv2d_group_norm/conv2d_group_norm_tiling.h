@@ -1,10 +1,10 @@
 /*!
- * Tiling of conv2d_group_norm. Plain C++.
+ * Calculates the tiling of conv2d_group_norm, in plain C++.
  *
- * Tiles of the convolution as primitives/convolution_tiling.h plans them, each of one sample. The positions of a tile
- * are the pieces that statistics of a channel are taken of; what applies them has the tiles of
- * primitives/group_norm_tiling.h. Both have the cores of the convolution. The workspace has that of the convolution for
- * each core, then the factors of channels and the statistics of pieces (GroupNormArrays).
+ * The convolution has the tiles that primitives/convolution_tiling.h plans, each of one sample. The positions of a tile
+ * are one piece of a channel, which has statistics of its own; the stage that applies them has the tiles of
+ * primitives/group_norm_tiling.h. Both run on the cores of the convolution. The workspace holds that of the convolution
+ * for each core, then the factors of channels and the statistics of pieces (GroupNormArrays).
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_TILING_H
@@ -24,8 +24,8 @@ struct Conv2dGroupNormTilingData {
 
 namespace conv2d_group_norm {
 
-// Stages of the norm on z, whose pieces are the tiles of the convolution, for its cores. Returns the bytes that they
-// need in the workspace.
+// Plans the stages of the norm on z, whose pieces are the tiles of the convolution, for its cores. Returns the bytes
+// that they need in the workspace.
 inline uint64_t PlanNorm(const Conv2dGroupNormParams& params, const Platform& platform,
                          const ConvolutionTilingData& convolution, uint32_t cores, NormGroupsTilingData& norm)
 {
@@ -37,7 +37,7 @@ inline uint64_t PlanNorm(const Conv2dGroupNormParams& params, const Platform& pl
     z.dims[0] = params.x.dims[0];
     z.dims[last ? 2 : 1] = convolution.outChannels;
     z.dims[last ? 1 : 2] = static_cast<int64_t>(size);
-    // z and y; the shifted values and one temporary; A, B and K of a channel.
+    // In order: buffers of z and of y, float values and temporaries of an element, and A, B and K of a channel.
     group_norm::Plan(z, SizeOf(params.gamma.dtype), static_cast<uint64_t>(params.num_groups), last,
                      static_cast<uint32_t>(params.activation), params.epsilon, {2, 2, 3, 0, 3, false}, platform, norm);
     norm.batchGroups = 0;
@@ -59,9 +59,8 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     ConvolutionTilingData& convolution = tiling.convolution;
     convolution::Describe(params, params.residual, "residual", true, platform, convolution);
     if (convolution.outChannels % params.num_groups != 0) {
-        throw std::invalid_argument("weight.shape[0] must be a multiple of num_groups (" +
-                                    std::to_string(params.num_groups) + "), got " +
-                                    std::to_string(convolution.outChannels));
+        Refuse("weight.shape[0] must be a multiple of num_groups (" + std::to_string(params.num_groups) + ")",
+               ShapeText(params.weight));
     }
     convolution::PlanWeight(false, bytes, convolution);
     convolution::PlanTiles(platform, bytes, convolution);
@@ -69,7 +68,8 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     convolution.finished = 1;
     tiling.hasShift = params.shift.IsGiven() ? 1 : 0;
     tiling.hasResidual = params.residual.IsGiven() ? 1 : 0;
-    // Two chunks of z, one of the residual and one of floats; lanes, sums, bias and shift of a row or of a column.
+    // There are two chunks of z, one of the residual and one of floats; lanes, sums, bias and shift of a row or of a
+    // column.
     const convolution::EpilogueBytes epilogue{
         3 * bytes + sizeof(float), FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 48, 12 * sizeof(float)};
     LaunchConfig config = convolution::PlanProduct(params.x, platform, epilogue, convolution);

@@ -1,7 +1,8 @@
 /*!
- * Gradient of cross entropy: dlogits = (exp(logits - lse) - onehot(label)) * dloss, 0 for ignored rows, all in float.
+ * Computes the gradient of cross entropy in float: dlogits = (exp(logits - lse) - onehot(label)) * dloss, and 0 for
+ * ignored rows.
  *
- * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of some rows are loaded
+ * Plan: the forward's, but in one pass, since lse is known. In long rows the labels' elements of some rows are loaded
  * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
  * stands changes addresses in global memory and no instruction. Pieces of a few long rows are shared by the cores; the
  * labels' elements are stored when all of them are there.
@@ -94,7 +95,7 @@ private:
     static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
     static constexpr uint32_t CHOSEN_ROWS = LabelRows::PLACES;  // long rows whose labels' elements are stored together
 
-    // lse and dloss (0 where ignored) of the rows, each 8 times.
+    // Loads lse and dloss (0 where ignored) of the rows, each 8 times.
     __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
     {
         AscendC::LocalTensor<float> local = inQueueValues_.template AllocTensor<float>();
@@ -155,7 +156,7 @@ private:
         }
     }
 
-    // row_ = lse and dloss of row r of the batch.
+    // Sets row_ to lse and dloss of row r of the batch.
     __aicore__ inline void SetRow(uint32_t r, uint32_t second)
     {
         const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
@@ -163,7 +164,7 @@ private:
         AscendC::Muls(row_[FLOATS_PER_BLOCK], block_[(second + r) * FLOATS_PER_BLOCK], 1.0f, blockCount);
     }
 
-    // Rows r, r + 1 ... of the batch, the first of which is `row` of all.
+    // Does rows r, r + 1 ... of the batch, the first of which is `row` of all.
     __aicore__ inline void LongRows(uint32_t r, uint32_t rows, uint64_t row)
     {
         const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);
@@ -177,7 +178,7 @@ private:
         ChosenElements(lse, dloss, marks, row, rows);
     }
 
-    // lse and dloss in row_.
+    // Does one long row, whose lse and dloss are in row_.
     __aicore__ inline void LongRow(uint64_t row, uint32_t begin, uint32_t end)
     {
         for (uint32_t column = begin; column < end; column += tiling_.tileCols) {

@@ -1,13 +1,13 @@
 /*!
- * Cross entropy with class indices: lse = log(sum(exp(logits))), loss = lse - logits[label], all in float; rows whose
- * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
- * loss its bits.
+ * Computes cross entropy with class indices in float: lse = log(sum(exp(logits))), loss = lse - logits[label]; rows
+ * whose label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a
+ * small loss its bits.
  *
  * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Most of
  * those of less than 64 classes are transposed there: maxima and sums go down columns, where every lane has its own
  * row. Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
- * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
- * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
+ * loaded by itself, and logarithms are taken for a batch of rows. The softmax itself is never computed. Pieces of a few
+ * long rows are shared by the cores (row_pieces.h); the core that owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -131,7 +131,7 @@ private:
         AscendC::Sub(loss, rows_.values, loss, count);
     }
 
-    // Rows of one repeat in float, as close as blocks allow.
+    // Returns rows of one repeat in float, as close as blocks allow.
     __aicore__ inline AscendC::LocalTensor<float> NarrowToFloat(const AscendC::LocalTensor<T>& local, uint32_t rows)
     {
         if constexpr (IS_FLOAT<T>) {
@@ -166,7 +166,7 @@ private:
         return (rows + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS;
     }
 
-    // Column c of the transposed rows in float: x, then exp(x - max).
+    // Returns column c of the transposed rows in float: x, then exp(x - max).
     __aicore__ inline AscendC::LocalTensor<float> Column(uint32_t c) const
     {
         if constexpr (IS_FLOAT<T>) {
@@ -263,7 +263,7 @@ private:
         }
     }
 
-    // The rows' maxima, a block each, and sums.
+    // Computes the rows' maxima, a block each, and sums.
     __aicore__ inline void CombinePieces(uint64_t row, uint32_t rows)
     {
         pieces_.Load(row, rows);
@@ -274,8 +274,8 @@ private:
         ReduceRepeats<AddOf>(rows_.values, rows_.blocks, 1, rows, FLOATS_PER_BLOCK);  // one of 8 equal values
     }
 
-    // dst = the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some at a
-    // time.
+    // Sets dst to the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some
+    // at a time.
     __aicore__ inline void ChosenLogits(const AscendC::LocalTensor<float>& dst, uint64_t row, uint32_t rows)
     {
         uint64_t places[LabelRows::PLACES];

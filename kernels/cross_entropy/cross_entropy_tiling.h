@@ -1,5 +1,5 @@
 /*!
- * Tiling of cross_entropy and its gradient. Plain C++.
+ * Calculates the tiling of cross_entropy and its gradient, in plain C++.
  *
  * Rows are split over cores. Short rows are packed several to a tile, where the forward transposes those of few
  * columns; longer ones are walked through in tiles of
@@ -37,24 +37,24 @@ constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an inst
 constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t NARROW_COLS = 63;            // up to here rows are transposed; 64 are a repeat
 constexpr uint32_t WHOLE_COLS = 32;             // of those that are whole blocks, with twice their padding
-constexpr uint32_t ROW_GROUP = 16;              // that are transposed together
-constexpr uint32_t COLUMN_ROWS = 16 * 17;       // that a CPU's loops over columns are worth it
+constexpr uint32_t ROW_GROUP = 16;              // rows that are transposed together
+constexpr uint32_t COLUMN_ROWS = 16 * 17;       // from which loops over columns pay off on a CPU
 constexpr uint32_t NARROW_STATE_BYTES = 8 * 4;  // a row's maximum, sum, results, label and what is made of it
 constexpr uint32_t BLOCK_ROWS = BLOCK_BYTES / sizeof(float);    // whose values are a block
 constexpr uint32_t MAX_TILE_COLS = 16384;                       // of a long row; as many as fit
-constexpr uint32_t LONG_ROW_BYTES = 32 * 1024;                  // what a batch of long rows takes besides its tiles
+constexpr uint32_t LONG_ROW_BYTES = 32 * 1024;                  // for a batch of long rows, besides its tiles
 constexpr uint32_t ROW_LANE_BYTES = 256;                        // a row's lane sums
 constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;            // and scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
 
-// `values`: of a piece of a shared row, in the workspace.
+// `values` is how many each piece of a shared row has in the workspace.
 inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
                          uint32_t values, const Platform& platform, CrossEntropyTilingData& tiling)
 {
     const uint64_t cols = logits.LastDim();
     const uint64_t rows = logits.Product(0, logits.rank - 1);
     const uint32_t bytes = SizeOf(logits.dtype);
-    // Column numbers, once.
+    // The column numbers are one row of floats, whatever the tile.
     const RowPlan plan =
         PlanRows(rows, cols, bytes,
                  {0, 0, bytesPerElement, 0, sizeof(float), ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES}, platform);
@@ -74,7 +74,7 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     tiling.stride = plan.stride;
     LaunchConfig config;
     config.blockDim = CoresFor(rows, rows * rowBytes, platform);
-    // Whole blocks of the values of rows for each core.
+    // Every core owns whole blocks of the rows' values.
     tiling.rowsPerCore = SplitRows(rows, sizeof(float), sizeof(float), config);
     if (shared) {
         const RowPieces cut = CutRows(rows, cols, rowBytes, most, platform);
@@ -89,8 +89,8 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     return config;
 }
 
-// Rows that are transposed: as many as are worth it, and only what that needs. Columns begin in an odd number of groups
-// of rows, which are a line of a CPU's cache each: in a power of two, few of its sets would have them all.
+// Plans the rows that are transposed: as many as pay off, and no more. Columns begin in an odd number of groups of
+// rows, which are a line of a CPU's cache each: in a power of two, few of its sets would have them all.
 inline void PlanColumns(const TensorDesc& logits, const Platform& platform, CrossEntropyTilingData& tiling)
 {
     if (tiling.cols > NARROW_COLS) {
@@ -102,7 +102,7 @@ inline void PlanColumns(const TensorDesc& logits, const Platform& platform, Cros
     }
     const uint32_t bytes = SizeOf(logits.dtype);
     const uint32_t rowBytes = tiling.stride * bytes;
-    // Two buffers and the columns; those in float, too.
+    // A row is in two buffers and among the columns, and the columns have a float copy.
     const uint64_t perRow = 3 * rowBytes + (bytes == 4 ? 0 : tiling.stride * 4) + NARROW_STATE_BYTES;
     const uint64_t cached = std::max<uint64_t>(platform.tileBytes / perRow, COLUMN_ROWS);
     const uint64_t wanted = platform.tileBytes > 0 ? cached : TILE_BYTES / rowBytes;
@@ -118,7 +118,7 @@ inline void PlanColumns(const TensorDesc& logits, const Platform& platform, Cros
 inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const Platform& platform,
                                        CrossEntropyTilingData& tiling)
 {
-    // logits in two buffers, a float copy unless they are float, one temporary.
+    // There are logits in two buffers, a float copy unless they are float, and one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
     const LaunchConfig config = cross_entropy::Plan(params.logits, params.ignore_index,
                                                     2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform, tiling);
@@ -129,7 +129,7 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params, const Platform& platform,
                                            CrossEntropyGradTilingData& tiling)
 {
-    // logits and their gradient in two buffers each, a float copy unless they are float, one temporary.
+    // There are logits and their gradient in two buffers each, a float copy unless they are float, and one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
     // It leaves nothing in the workspace; but where there is one, op_host starts all cores together, for the barrier.
     return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes, 1,

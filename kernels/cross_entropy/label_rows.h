@@ -1,5 +1,5 @@
 /*!
- * Labels of a batch of rows: which rows count, and where each label stands in its row, without scalars.
+ * Finds which rows of a batch count and where the label of each stands in its row, without scalars.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_LABEL_ROWS_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_LABEL_ROWS_H
@@ -14,7 +14,7 @@ namespace ms_ascend_ops {
 
 class LabelRows {
 public:
-    static constexpr uint32_t PLACES = 16;  // that are told at a time
+    static constexpr uint32_t PLACES = 16;  // labels that are compared at a time
 
     __aicore__ inline void Init(GM_ADDR labels, const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {
@@ -61,7 +61,7 @@ public:
         inQueue_.EnQue(labels_);
         labels_ = inQueue_.DeQue<int32_t>();
         const int32_t count = static_cast<int32_t>(rows);
-        // All ones where label - ignoreIndex is not 0, else zeros.
+        // This is all ones where label - ignoreIndex is not 0, else zeros.
         AscendC::Adds(keep_, labels_, -ignoreIndex_, count);
         NotZero(keep_, count);
         AscendC::Muls(keep_, keep_, -1, count);

@@ -1,6 +1,6 @@
 /*!
- * Rows as integers of 8 bits: scale = max|x| / 127, y = round(x / scale), with x * smooth_scales for x if they are
- * given.
+ * Quantizes rows to integers of 8 bits: scale = max|x| / 127, y = round(x / scale), with x * smooth_scales for x if
+ * they are given.
  *
  * Plan: a core owns consecutive rows and takes them tile by tile. Magnitudes are folded to a maximum a row; a row is
  * multiplied by sqrt(127 / maximum) twice, as the quotient alone may be beyond float's range, rounded by adding a large
@@ -138,7 +138,7 @@ private:
         }
     }
 
-    // x of a block in float, smoothed; x itself if it is that.
+    // Returns x of a block in float, smoothed; that is x itself if it is float and not smoothed.
     __aicore__ inline AscendC::LocalTensor<float> Values(const AscendC::LocalTensor<T>& x, uint32_t at,
                                                          const RowBlock& block)
     {
@@ -166,7 +166,7 @@ private:
         rows_.template Fold<MaxOf>(magnitude_, r, block, cols_);
     }
 
-    // The scales of some rows, and their factors in rows_.blocks.
+    // Computes the scales of some rows, and their factors in rows_.blocks.
     __aicore__ inline void FinishScales(uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);

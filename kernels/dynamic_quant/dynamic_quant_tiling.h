@@ -1,6 +1,6 @@
 /*!
- * Tiling of dynamic_quant. Plain C++. Rows are split over cores, and cut into tiles as row_plan.h says; a row in
- * several tiles is walked through twice.
+ * Calculates the tiling of dynamic_quant, in plain C++. Rows are split over cores, and cut into tiles as row_plan.h
+ * says; a row in several tiles is walked through twice.
  */
 #ifndef MS_ASCEND_OPS_DYNAMIC_QUANT_TILING_H
 #define MS_ASCEND_OPS_DYNAMIC_QUANT_TILING_H
@@ -40,7 +40,8 @@ inline LaunchConfig DynamicQuantTiling(const DynamicQuantParams& params, const P
     const uint64_t cols = x.LastDim();
     const uint64_t rows = x.Product(0, x.rank - 1);
     tiling.smooth = params.smooth_scales.IsGiven() ? 1 : 0;
-    // x; the numbers, which a row of has whole blocks; magnitudes in float, and the numbers as half; smooth scales.
+    // An element has x; the numbers, of which a row has whole blocks; magnitudes in float, and the numbers as half;
+    // smooth scales.
     const uint32_t column = tiling.smooth != 0 ? bytes + sizeof(float) : 0;
     const RowDemand demand{bytes,           1,          sizeof(float) + 2, sizeof(float), column, ROW_LANE_BYTES,
                            ROW_STATE_BYTES, FIXED_BYTES};

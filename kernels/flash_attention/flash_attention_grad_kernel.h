@@ -1,5 +1,5 @@
 /*!
- * The gradient of attention of sequences of equal lengths. Plan: primitives/attention_backward.h.
+ * Computes the gradient of attention over sequences of equal lengths. For the plan see primitives/attention_backward.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_GRAD_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Attention of sequences of equal lengths. Plan: primitives/attention_forward.h.
+ * Computes attention over sequences of equal lengths. For the plan see primitives/attention_forward.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_KERNEL_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_KERNEL_H
@@ -19,7 +19,7 @@ __aicore__ inline void FlashAttentionKernel(GM_ADDR query, GM_ADDR key, GM_ADDR 
     AttentionForward<T, M> attention;
     REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, key, value, mask, out, lse, workspace, tiling, pipe);
-    const uint64_t each = tiling.unitsPerBatch * tiling.tilesPerUnit;
+    const uint64_t each = tiling.headGroupsPerBatch * tiling.tilesPerHeadGroup;
     const uint64_t tasks = tiling.sequences * each;
     const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
     for (uint64_t round = 0; core < tiling.cores && round * tiling.cores < tasks; ++round) {
@@ -28,9 +28,9 @@ __aicore__ inline void FlashAttentionKernel(GM_ADDR query, GM_ADDR key, GM_ADDR 
             break;
         }
         const uint64_t batch = task / each;
-        const uint64_t unit = (task - batch * each) / tiling.tilesPerUnit;
-        const uint64_t tile = task - batch * each - unit * tiling.tilesPerUnit;
-        attention.Tile(EqualSequenceAt(tiling, batch), unit, tile * tiling.tileRows, tiling.rowsPerUnit);
+        const uint64_t headGroup = (task - batch * each) / tiling.tilesPerHeadGroup;
+        const uint64_t tile = task - batch * each - headGroup * tiling.tilesPerHeadGroup;
+        attention.Tile(EqualSequenceAt(tiling, batch), headGroup, tile * tiling.tileRows, tiling.rowsPerHeadGroup);
     }
     attention.End();
 }

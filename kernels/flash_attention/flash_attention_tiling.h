@@ -1,5 +1,5 @@
 /*!
- * Tiling of flash_attention. Plain C++. Plan: primitives/dense_attention_tiling.h.
+ * Calculates the tiling of flash_attention, in plain C++. For the plan see primitives/dense_attention_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H
@@ -49,7 +49,7 @@ dense_attention::Sizes SizesOf(const PARAMS& params, bool headsFirst)
     sizes.keyLength = params.key.dims[lengthAxis];
     sizes.headSize = params.query.dims[3];
     sizes.valueSize = params.value.dims[3];
-    dense_attention::Check(sizes, FlashAttentionLimits::HEAD_SIZE);
+    dense_attention::Check(params, sizes, FlashAttentionLimits::HEAD_SIZE);
     return sizes;
 }
 

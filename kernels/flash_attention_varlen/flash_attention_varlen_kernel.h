@@ -1,7 +1,7 @@
 /*!
- * Attention of sequences of different lengths, and its gradient. Plan: primitives/attention_forward.h and
- * primitives/attention_backward.h. Tiles belong to one sequence; every core walks through all sequences and takes the
- * tasks that are its own, so that results do not depend on the number of cores.
+ * Computes attention over sequences of different lengths, and its gradient. For the plan see
+ * primitives/attention_forward.h and primitives/attention_backward.h. Tiles belong to one sequence; every core walks
+ * through all sequences and takes the tasks that are its own, so that results do not depend on the number of cores.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_KERNEL_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_KERNEL_H

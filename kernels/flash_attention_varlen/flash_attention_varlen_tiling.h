@@ -1,6 +1,7 @@
 /*!
- * Tiling of flash_attention_varlen. Plain C++. The lengths of sequences are known on the device only: tiles are those
- * of all rows together, and each core counts its tasks. Plan: primitives/dense_attention_tiling.h.
+ * Calculates the tiling of flash_attention_varlen, in plain C++. The lengths of sequences are known on the device only:
+ * tiles are those of all rows together, and each core counts its tasks. For the plan see
+ * primitives/dense_attention_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_TILING_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_TILING_H
@@ -26,7 +27,7 @@ dense_attention::Sizes SizesOf(const PARAMS& params)
     sizes.keyLength = params.key.dims[0];
     sizes.headSize = params.query.dims[2];
     sizes.valueSize = params.value.dims[2];
-    dense_attention::Check(sizes, FlashAttentionVarlenLimits::HEAD_SIZE);
+    dense_attention::Check(params, sizes, FlashAttentionVarlenLimits::HEAD_SIZE);
     return sizes;
 }
 

@@ -1,5 +1,5 @@
 /*!
- * Sequences of different lengths, one after the other, by their cumulative lengths.
+ * Walks over sequences of different lengths, one after the other, by their cumulative lengths.
  */
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_PACKED_SEQUENCES_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_VARLEN_PACKED_SEQUENCES_H
@@ -20,7 +20,7 @@ public:
         count_ = tiling.sequences;
     }
 
-    // The next one; false behind the last.
+    // Goes to the next one; returns false behind the last.
     template <class TILING>
     __aicore__ inline bool Next(const TILING& tiling, AttentionSequence& sequence)
     {

@@ -1,6 +1,6 @@
 /*!
- * GEGLU of one tensor: the product of one half of the axis and the GELU of the other; with activate_left the first
- * half is the gate, else the second. Plan and bound: gelu_mul_kernel.h.
+ * Computes GEGLU of one tensor: the product of one half of the axis and the GELU of the other; with activate_left the
+ * first half is the gate, else the second. For plan and bound see gelu_mul_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_GEGLU_KERNEL_H
 #define MS_ASCEND_OPS_GEGLU_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of geglu and geglu_grad. Plain C++.
+ * Calculates the tiling of geglu and geglu_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_GEGLU_TILING_H
 #define MS_ASCEND_OPS_GEGLU_TILING_H

@@ -1,5 +1,5 @@
 /*!
- * y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
+ * Computes y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
  *
  * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 45 KiB a tensor, is as large as the
  * float temporaries leave room for.
@@ -19,12 +19,12 @@
 
 namespace ms_ascend_ops {
 
-// Float temporaries of a tile, one after the other in one buffer: scratch, then the moved tensors, unless T is float.
-// There may be none.
+// Holds the float temporaries of a tile, one after the other in one buffer: scratch, then the moved tensors, unless T
+// is float. There may be none.
 template <typename T>
 class GeluTemporaries {
 public:
-    // tensors: that are moved.
+    // `tensors` are moved.
     __aicore__ inline void Init(uint32_t tensors, const GeluTilingData& tiling, AscendC::TPipe& pipe)
     {
         stride_ = tiling.tileLength;
@@ -41,7 +41,7 @@ public:
     {
         return index == 0 ? first_ : first_[index * stride_];
     }
-    // Room for a moved tensor in float, which a float tensor does not need.
+    // Returns the place of a moved tensor in float, which a float tensor does not need.
     __aicore__ inline AscendC::LocalTensor<float> Moved(uint32_t index) const
     {
         return Scratch(IS_FLOAT<T> ? 0 : scratch_ + index);
@@ -98,7 +98,7 @@ private:
     GeluTemporaries<T> temporaries_;
 };
 
-// dx = dy * slope(x)
+// Computes dx = dy * slope(x).
 template <typename T, class ACTIVATION>
 class GeluBackward {
 public:

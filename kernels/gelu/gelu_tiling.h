@@ -1,5 +1,5 @@
 /*!
- * Tiling of gelu and gelu_grad. Plain C++.
+ * Calculates the tiling of gelu and gelu_grad, in plain C++.
  *
  * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB by error function and 10 to
  * 45 KiB by tanh. Larger copies, calculated in pieces, would save less than the start-up of 15 to 28 more instructions
@@ -50,7 +50,7 @@ inline LaunchConfig GeluTiling(const GeluParams& params, const Platform& platfor
 inline LaunchConfig GeluGradTiling(const GeluGradParams& params, const Platform& platform, GeluGradTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    // One more for the value, which the gradient does not need.
+    // The value needs one more, which the gradient does not.
     return gelu::Plan(params.x, 3, GeluScratch(tiling.tanh == 1, SizeOf(params.x.dtype)).backward + 1, platform,
                       tiling);
 }

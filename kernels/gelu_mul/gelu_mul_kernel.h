@@ -1,5 +1,6 @@
 /*!
- * y = gelu(gate) * up of two tensors. Plan: primitives/gated_kernel.h; the form of GELU: primitives/gelu.h.
+ * Computes y = gelu(gate) * up of two tensors. For the plan see primitives/gated_kernel.h, for the form of GELU
+ * primitives/gelu.h.
  * Bound: memory with the tanh form. The erf form takes 20 vector instructions an element (18 for 16 bits), casts
  * not counted: with 16-bit types expected to be bound by the vector unit.
  */

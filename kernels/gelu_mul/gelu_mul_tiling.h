@@ -1,5 +1,5 @@
 /*!
- * Tiling of gelu_mul and gelu_mul_grad. Plain C++.
+ * Calculates the tiling of gelu_mul and gelu_mul_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_GELU_MUL_TILING_H
 #define MS_ASCEND_OPS_GELU_MUL_TILING_H

@@ -24,7 +24,7 @@
 
 namespace ms_ascend_ops {
 
-// Arrays of channel values in the workspace. The two sums of piece p are PIECES + 2 p and the next.
+// Numbers the arrays of channel values in the workspace. The two sums of piece p are PIECES + 2 p and the next.
 struct GroupNormGradArrays {
     static constexpr uint32_t MEAN = 0;
     static constexpr uint32_t SCALE = 1;  // rstd * gamma
@@ -37,7 +37,7 @@ struct GroupNormGradArrays {
     static constexpr uint32_t SUMS = 2;
 };
 
-// Stages 1 and 3.
+// Runs stages 1 and 3.
 template <typename T, bool LAST>
 class GroupNormGradData {
 public:
@@ -78,7 +78,7 @@ public:
     __aicore__ inline void Sum(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             sums_.Begin();
             values_.Load(GroupNormGradArrays::MEAN, tiling_.activation != 0 ? 3 : 1, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
@@ -103,7 +103,7 @@ public:
     __aicore__ inline void Apply(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             values_.Load(GroupNormGradArrays::MEAN, 5, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
                 CopyIn();
@@ -133,7 +133,7 @@ private:
         xLocal_ = inQueueX_.template DeQue<T>();
     }
 
-    // dz of the block that begins with row r of the tile; centered_ = x - mean.
+    // Returns dz of the block that begins with row r of the tile, and sets centered_ to x - mean.
     __aicore__ inline AscendC::LocalTensor<float> ComputeDz(uint32_t r, const RowBlock& block)
     {
         const uint32_t at = r * tiling_.stride;
@@ -151,7 +151,7 @@ private:
         return dz_;
     }
 
-    // dx = dz * scale + (x - mean) * slope + offset
+    // Computes dx = dz * scale + (x - mean) * slope + offset.
     __aicore__ inline void ApplyBlock(const AscendC::LocalTensor<T>& dx, uint32_t r, const RowBlock& block)
     {
         const AscendC::LocalTensor<float> dz = ComputeDz(r, block);
@@ -189,7 +189,7 @@ private:
     AscendC::LocalTensor<float> ones_;
 };
 
-// Stages 0 and 2.
+// Runs stages 0 and 2.
 template <typename G>
 class GroupNormGradCombine : public GroupTiles<G> {
 public:
@@ -217,7 +217,7 @@ public:
         offsetBlocks_ = blocks_[2 * groups8 * FLOATS_PER_BLOCK];
     }
 
-    // Stage 0: mean, rstd * gamma and beta of every channel.
+    // Stage 0 computes mean, rstd * gamma and beta of every channel.
     __aicore__ inline void Prepare(uint64_t begin, uint64_t end)
     {
         for (uint64_t group = begin; this->SetTile(group, end); group += this->groups_) {
@@ -242,7 +242,7 @@ public:
         }
     }
 
-    // Stage 2.
+    // Runs stage 2.
     __aicore__ inline void Process(uint64_t begin, uint64_t end)
     {
         for (uint64_t group = begin; this->SetTile(group, end); group += this->groups_) {
@@ -266,7 +266,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t MEAN = 0;  // what states_ holds
+    static constexpr uint32_t MEAN = 0;  // the rows of states_
     static constexpr uint32_t RSTD = 1;
     static constexpr uint32_t DMEAN = 2;
     static constexpr uint32_t DRSTD = 3;
@@ -304,7 +304,7 @@ private:
         AscendC::Add(total, total, part_, static_cast<int32_t>(this->groups8_));
     }
 
-    // blocks_ = -rstd^2 * inner, offsetBlocks_ = -outer.
+    // Sets blocks_ to -rstd^2 * inner and offsetBlocks_ to -outer.
     __aicore__ inline void ComputeGroups()
     {
         const int32_t groups = static_cast<int32_t>(RoundUpToBlock(this->groups_));
@@ -337,7 +337,7 @@ private:
     AscendC::LocalTensor<float> offsetBlocks_;
 };
 
-// Stages 0 to 3.
+// Runs stages 0 to 3.
 template <typename T, typename G, bool LAST>
 __aicore__ inline void RunGroupNormGrad(GM_ADDR dy, GM_ADDR dmean, GM_ADDR drstd, GM_ADDR x, GM_ADDR mean, GM_ADDR rstd,
                                         GM_ADDR gamma, GM_ADDR beta, GM_ADDR dx, GM_ADDR workspace,

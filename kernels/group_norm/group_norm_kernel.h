@@ -1,6 +1,7 @@
 /*!
- * GroupNorm: y = act((x - mean) * rstd * gamma + beta), mean and rstd over the D = C / num_groups channels of a group
- * and all positions; act is nothing, SiLU or ReLU. Channels first (N, C, ...) or last (N, ..., C), both as they lie.
+ * Computes GroupNorm, y = act((x - mean) * rstd * gamma + beta), with mean and rstd over the D = C / num_groups
+ * channels of a group and all positions; act is nothing, SiLU or ReLU. Channels first (N, C, ...) or last (N, ..., C),
+ * both as they lie.
  *
  * Plan, in three stages. (1) Sum: the sums of c = x - K and c^2, where K is the mean of some of the elements, so that
  * nothing cancels (primitives/layer_norm_forward.h). Channels first: of every group, whose D * S elements lie in one

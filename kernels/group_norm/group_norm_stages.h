@@ -1,5 +1,5 @@
 /*!
- * In which order group_norm and its gradient run their stages.
+ * Runs the stages of group_norm and its gradient in their order.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_STAGES_H
 #define MS_ASCEND_OPS_GROUP_NORM_STAGES_H

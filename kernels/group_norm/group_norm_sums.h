@@ -1,5 +1,5 @@
 /*!
- * The stages of group_norm that touch data: sums of groups or channels, and what becomes of x.
+ * Runs the stages of group_norm that touch data: stage 1 sums groups or channels, stage 3 makes y of x.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_SUMS_H
 #define MS_ASCEND_OPS_GROUP_NORM_SUMS_H
@@ -11,7 +11,7 @@
 
 namespace ms_ascend_ops {
 
-// Stages 1 and 3.
+// Runs stages 1 and 3.
 template <typename T, bool LAST>
 class GroupNormData : public GroupNormApply<T, LAST> {
 public:
@@ -38,7 +38,7 @@ public:
     {
         uint64_t probed = ~0ull;  // the group that K is of
         sumWalk_.Begin(begin, end);
-        while (sumWalk_.NextUnit()) {
+        while (sumWalk_.NextTask()) {
             sums_.Begin();
             if (LAST || (sumRows_.pieces > 1 && sumWalk_.state != probed)) {
                 LoadProbe();
@@ -86,8 +86,9 @@ public:
     }
 
 private:
-    // K of a unit whose tiles do not begin with the first elements. The first elements of a group of several tiles may
-    // be unlike most: there it is the mean of elements from all over the group, at places where channels hardly begin.
+    // Loads K of a task whose tiles do not begin with the first elements. The first elements of a group of several
+    // tiles may be unlike most: there it is the mean of elements from all over the group, at places where channels
+    // hardly begin.
     __aicore__ inline void LoadProbe()
     {
         if constexpr (LAST) {
@@ -145,7 +146,7 @@ private:
         shift_.Set(pieceShift_, sumWalk_.channels);
     }
 
-    // The piece's mean less K in the place of the sum of c, s2 - s1^2 / n in that of the sum of c^2.
+    // The piece's mean less K takes the place of the sum of c, and s2 - s1^2 / n that of the sum of c^2.
     __aicore__ inline void FinishPiece()
     {
         const int32_t channels = static_cast<int32_t>(sumWalk_.channels);

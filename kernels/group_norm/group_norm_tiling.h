@@ -1,6 +1,6 @@
 /*!
- * Tiling of group_norm and group_norm_grad. Plain C++.
- * Plan: primitives/group_norm_tiling.h.
+ * Calculates the tiling of group_norm and group_norm_grad, in plain C++.
+ * For the plan see primitives/group_norm_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_GROUP_NORM_TILING_H

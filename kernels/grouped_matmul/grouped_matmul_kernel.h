@@ -1,9 +1,9 @@
 /*!
- * Products of groups of rows with a matrix each, and the gradient of those matrices, accumulated in float.
+ * Multiplies groups of rows with a matrix each, and computes the gradient of those matrices, with sums in float.
  *
  * Plan: tiles belong to one group; every core walks through all groups and takes the tiles that are its own, so that
- * results do not depend on the number of cores. The cube writes the output itself. Where a sum has no terms (groups
- * without rows in the gradient, rows without columns) the vector unit writes zeros.
+ * results do not depend on the number of cores. The cube writes the output itself. Where K is 0 (groups without rows in
+ * the gradient, rows without columns) the vector unit writes zeros.
  * Bound: the cube, 2 * m * n * k operations; with few rows a group memory, the weights of groups that have rows once.
  */
 #ifndef MS_ASCEND_OPS_GROUPED_MATMUL_KERNEL_H
@@ -17,7 +17,7 @@
 
 namespace ms_ascend_ops {
 
-// Zeros for tiles of the output.
+// Stores zeros to tiles of the output.
 template <typename T>
 class ZeroTiles {
 public:
@@ -120,16 +120,16 @@ private:
         return left < most ? static_cast<uint32_t>(left) : most;
     }
 
-    // A tile of the output: where its operands and itself begin, its size, and the terms of its sums.
+    // Computes a tile of M x N elements of the output; the first three arguments are where it and its operands begin.
     __aicore__ inline void Multiply(uint64_t left, uint64_t right, uint64_t output, uint32_t rows, uint32_t cols,
-                                    uint64_t terms)
+                                    uint64_t k)
     {
-        if (terms == 0) {
+        if (k == 0) {
             zeros_.Store(outputGm_[output], rows, cols, tiling_.n);
             return;
         }
         product.SetOrgShape(static_cast<int>(tiling_.m), static_cast<int>(tiling_.n), static_cast<int>(tiling_.k));
-        product.SetSingleShape(static_cast<int>(rows), static_cast<int>(cols), static_cast<int>(terms));
+        product.SetSingleShape(static_cast<int>(rows), static_cast<int>(cols), static_cast<int>(k));
         product.SetTensorA(leftGm_[left], transposed_);
         product.SetTensorB(rightGm_[right], tiling_.transposeWeight != 0);
         product.template IterateAll<false>(outputGm_[output], 0, false, true);

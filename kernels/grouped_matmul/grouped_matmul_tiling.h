@@ -1,6 +1,6 @@
 /*!
- * Tiling of grouped_matmul and grouped_matmul_grad. Plain C++. How long groups are is known on the device only: tiles
- * are those of all rows as one matrix, and each core counts its tasks.
+ * Calculates the tiling of grouped_matmul and grouped_matmul_grad, in plain C++. The lengths of groups are known on the
+ * device only: tiles are those of all rows as one matrix, and each core counts its tasks.
  */
 #ifndef MS_ASCEND_OPS_GROUPED_MATMUL_TILING_H
 #define MS_ASCEND_OPS_GROUPED_MATMUL_TILING_H
@@ -13,18 +13,18 @@ namespace ms_ascend_ops {
 struct GroupedMatmulTilingData {
     CubeTiling product;
     uint64_t groups;
-    uint64_t tilesPerMatrix;  // of the gradient: a matrix of the output each
-    uint64_t tilesPerRow;     // of tiles: along n
-    // M, which is that of all groups together where they are one product; N; K.
+    uint64_t tilesPerMatrix;  // one matrix of the gradient's output
+    uint64_t tilesPerRow;     // tiles along N
+    // M (of all groups together where they are one product), N and K
     uint64_t m;
     uint64_t n;
     uint64_t k;
     uint64_t weightSize;  // elements from a group's matrix to the next
     uint32_t transposeWeight;
-    uint32_t leftIsDy;  // of the gradient: the weight is transposed
+    uint32_t leftIsDy;  // for the gradient: the weight is transposed
     uint32_t tileRows;
     uint32_t tileCols;
-    uint32_t zeroRows;  // of a tile that become 0 at a time, where K is 0
+    uint32_t zeroRows;  // of zeros that are stored at a time, where K is 0
     uint32_t zeroCols;
     uint32_t cores;
     uint32_t reserved;  // tiling data is a multiple of 8 bytes

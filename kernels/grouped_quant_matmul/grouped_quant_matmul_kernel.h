@@ -1,5 +1,5 @@
 /*!
- * Products of groups of rows with a matrix each, of 8-bit integers, added up in 32 bits, times scales.
+ * Multiplies groups of rows with a matrix each, of 8-bit integers, sums in 32 bits and applies scales.
  *
  * Plan: as grouped_matmul, tiles belong to one group, and every core walks through all groups and takes the tiles that
  * are its own. As in quant_matmul, tiles of integer products go through the workspace, and the vector unit scales them.
@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops {
 
-// The tiles of this core, group by group; their batch is the group, their row one of all rows.
+// Walks over the tiles of this core, group by group; their batch is the group, their row one of all rows.
 class RowGroupTiles {
 public:
     __aicore__ inline void Init(GM_ADDR groupList, const ProductTilingData& tiling)

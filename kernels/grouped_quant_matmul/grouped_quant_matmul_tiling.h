@@ -1,6 +1,6 @@
 /*!
- * Tiling of grouped_quant_matmul. Plain C++. How long groups are is known on the device only: tiles are those of all
- * rows as one matrix, and each core counts its tasks.
+ * Calculates the tiling of grouped_quant_matmul, in plain C++. The lengths of groups are known on the device only:
+ * tiles are those of all rows as one matrix, and each core counts its tasks.
  */
 #ifndef MS_ASCEND_OPS_GROUPED_QUANT_MATMUL_TILING_H
 #define MS_ASCEND_OPS_GROUPED_QUANT_MATMUL_TILING_H
@@ -23,11 +23,7 @@ inline LaunchConfig GroupedQuantMatmulTiling(const GroupedQuantMatmulParams& par
     work.m = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
     work.n = static_cast<uint64_t>(params.weight.dims[1]);
     work.k = static_cast<uint64_t>(params.x.LastDim());
-    if (work.k > GroupedQuantMatmulLimits::COLUMNS) {
-        throw std::invalid_argument("the columns of x must be at most " +
-                                    std::to_string(GroupedQuantMatmulLimits::COLUMNS) + ", got " +
-                                    std::to_string(work.k));
-    }
+    CheckLastDim(params.x, "x", GroupedQuantMatmulLimits::COLUMNS);
     work.type = DataType::INT8;
     work.outputType = params.scale.dtype;
     work.transposeWeight = true;

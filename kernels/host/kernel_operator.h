@@ -1,5 +1,5 @@
 /*!
- * The Ascend C API of the host: kernels include this name, as they do with CANN.
+ * This is the Ascend C API of the host: kernels include this name, as they do with CANN.
  */
 #ifndef ASCENDC_HOST_KERNEL_OPERATOR_H
 #define ASCENDC_HOST_KERNEL_OPERATOR_H

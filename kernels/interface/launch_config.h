@@ -1,6 +1,6 @@
 /*!
- * Declares what a tiling function gets, and what it gives back. Plain C++: no CANN header and no host-layer header, so
- * that the same tiling runs in the host library, in CANN's op_host and in a test.
+ * Declares the arguments and the result of a tiling function. It is plain C++: no CANN header and no host-layer header,
+ * so that the same tiling runs in the host library, in CANN's op_host and in a test.
  */
 #ifndef MS_ASCEND_OPS_INTERFACE_LAUNCH_CONFIG_H
 #define MS_ASCEND_OPS_INTERFACE_LAUNCH_CONFIG_H
@@ -58,7 +58,7 @@ constexpr int64_t WindowCount(int64_t padded, int64_t length, int64_t stride)
     return (padded - length) / stride + 1;
 }
 
-// The tensors of a launch: where they begin, and end.
+// The tensors of a launch begin and end here.
 struct LaunchMemory {
     struct Tensor {
         const char* begin;
@@ -70,7 +70,7 @@ struct LaunchMemory {
     char* workspace = nullptr;  // the caller's, as large as the launch needs; null: the host layer's
 };
 
-// The machine a kernel will run on.
+// A kernel will run on this machine.
 struct Platform {
     uint32_t coreNum = 1;             // vector cores (NPU) or worker threads (host)
     uint32_t ubBytes = 0;             // Unified Buffer one core may use
@@ -78,8 +78,8 @@ struct Platform {
     // Rows of so many elements at most share an instruction with the padding between them; longer ones are better off
     // alone. No limit on a chip, where beginning an instruction costs more.
     uint32_t maxPaddedRow = UINT32_MAX;
-    // Unified Buffer that a tile of rows should take if a row takes no more: what is in a cache is read faster. No wish
-    // on a chip.
+    // A tile of rows should take so much of the Unified Buffer if a row takes no more: data in a cache is read faster.
+    // It is 0 on a chip.
     uint32_t tileBytes = 0;
     // A row that moves so many bytes may be shared by cores, which gain more by that than a barrier takes; a piece of
     // it moves so many at least.

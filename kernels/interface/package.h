@@ -8,7 +8,7 @@
 
 namespace ms_ascend_ops {
 
-constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary; what differs is in the tiling data
+constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary; the tiling data has the differences
 // CANN keeps these bytes at the beginning of a workspace on Atlas A2 for itself (RESERVED_WORKSPACE of its headers). On
 // a host nothing lies there.
 constexpr uint64_t LIBRARY_WORKSPACE_BYTES = 16 * 1024 * 1024;

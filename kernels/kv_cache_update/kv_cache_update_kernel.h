@@ -49,7 +49,7 @@ public:
             LoadRows(slots, slotGm_[token], {1, count, tiling_.checkCount, count});
             inQueueSlots_.EnQue(slots);
             slots = inQueueSlots_.template DeQue<int32_t>();
-            AscendC::Maxs(ints, slots, -1, static_cast<int32_t>(count));  // what follows does not wrap around
+            AscendC::Maxs(ints, slots, -1, static_cast<int32_t>(count));  // so that the Adds cannot wrap
             AscendC::Adds(ints, ints, 1 - tiling_.slots, static_cast<int32_t>(count));
             AscendC::Cast(floats, ints, AscendC::RoundMode::CAST_RINT, count);
             FoldLanes<MaxOf>(lanes, floats, {1, count, tiling_.checkCount});
@@ -62,7 +62,7 @@ public:
         return most.GetValue(0) <= 0.0f;
     }
 
-    // This core's tokens of one tensor, `size` elements each.
+    // Copies this core's tokens of one tensor, `size` elements each.
     __aicore__ inline void Write(GM_ADDR cache, GM_ADDR source, uint32_t size)
     {
         AscendC::GlobalTensor<T> cacheGm;

@@ -1,5 +1,5 @@
 /*!
- * Tiling of kv_cache_update. Plain C++.
+ * Calculates the tiling of kv_cache_update, in plain C++.
  *
  * Tokens are split over cores. A tile is several tokens; a token that does not fit is copied in pieces.
  */
@@ -7,6 +7,7 @@
 #define MS_ASCEND_OPS_KV_CACHE_UPDATE_TILING_H
 
 #include "kv_cache_update_params.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -38,7 +39,8 @@ inline LaunchConfig KvCacheUpdateTiling(const KvCacheUpdateParams& params, const
     const uint64_t keySize = params.key.Product(leading, leading + 2);
     const uint64_t valueSize = params.value.Product(leading, leading + 2);
     tiling.tokens = Size32(tokens, "the tokens");
-    tiling.slots = static_cast<int32_t>(Size32(params.key_cache.Product(0, 2), "the slots of the cache"));
+    CheckSlots(params.key_cache, KvCacheUpdateLimits::SLOTS);
+    tiling.slots = static_cast<int32_t>(params.key_cache.Product(0, 2));
     tiling.checkCount = kv_cache::CHECK_COUNT;
     tiling.keySize = Size32(keySize, "the elements of a token's keys");
     tiling.valueSize = Size32(valueSize, "the elements of a token's values");

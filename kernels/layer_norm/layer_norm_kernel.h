@@ -1,6 +1,6 @@
 /*!
- * LayerNorm over trailing axes, with or without ReLU, and its gradient.
- * Plan and bound: primitives/layer_norm_forward.h and primitives/norm_backward.h.
+ * Computes LayerNorm over trailing axes, with or without ReLU, and its gradient.
+ * For plan and bound see primitives/layer_norm_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_LAYER_NORM_KERNEL_H
 #define MS_ASCEND_OPS_LAYER_NORM_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of layer_norm and layer_norm_grad. Plain C++.
+ * Calculates the tiling of layer_norm and layer_norm_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_LAYER_NORM_TILING_H
 #define MS_ASCEND_OPS_LAYER_NORM_TILING_H

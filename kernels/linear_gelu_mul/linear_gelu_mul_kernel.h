@@ -1,7 +1,7 @@
 /*!
- * y = gelu(x gate_weight^T) * (x up_weight^T). Plan: primitives/linear_gated_kernel.h; the form of GELU:
- * primitives/gelu.h. By error function it is that of float for every T: what the short form for 16 bits leaves of a
- * gate far below 0 would be seen behind a large product, and GELU takes a small part of the products' time.
+ * Computes y = gelu(x gate_weight^T) * (x up_weight^T). For the plan see primitives/linear_gated_kernel.h, for the form
+ * of GELU primitives/gelu.h. The error function is that of float for every T: the error of the short form for 16 bits,
+ * of a gate far below 0, would be seen behind a large product, and GELU takes a small part of the products' time.
  */
 #ifndef MS_ASCEND_OPS_LINEAR_GELU_MUL_KERNEL_H
 #define MS_ASCEND_OPS_LINEAR_GELU_MUL_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of linear_gelu_mul. Plain C++.
+ * Calculates the tiling of linear_gelu_mul, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_LINEAR_GELU_MUL_TILING_H
 #define MS_ASCEND_OPS_LINEAR_GELU_MUL_TILING_H

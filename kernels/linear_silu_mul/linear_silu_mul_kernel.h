@@ -1,5 +1,5 @@
 /*!
- * y = silu(x gate_weight^T) * (x up_weight^T). Plan: primitives/linear_gated_kernel.h.
+ * Computes y = silu(x gate_weight^T) * (x up_weight^T). For the plan see primitives/linear_gated_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_LINEAR_SILU_MUL_KERNEL_H
 #define MS_ASCEND_OPS_LINEAR_SILU_MUL_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of linear_silu_mul. Plain C++.
+ * Calculates the tiling of linear_silu_mul, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_LINEAR_SILU_MUL_TILING_H
 #define MS_ASCEND_OPS_LINEAR_SILU_MUL_TILING_H

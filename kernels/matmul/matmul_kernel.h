@@ -1,7 +1,7 @@
 /*!
- * y = activation(x weight + bias), accumulated in float.
+ * Computes y = activation(x weight + bias), with sums in float.
  *
- * Plan: every core takes tiles of y in turn. Without bias and activation the cube writes y itself. Otherwise tiles of
+ * Plan: tiles of y go to cores round-robin. Without bias and activation the cube writes y itself. Otherwise tiles of
  * float products go through the workspace (primitives/product_tiles.h), and the vector unit adds the bias, applies the
  * activation and rounds.
  * Bound: the cube, 2 * m * n * k operations; with few rows memory, the weight once.
@@ -32,7 +32,7 @@ __aicore__ inline void MultiplyTiles(TileProducts<T, T>& products, GM_ADDR y, co
     products.product.End();
 }
 
-// Bias and activation.
+// Applies bias and activation to tiles.
 template <typename T, typename B, class ACTIVATION>
 class MatmulEpilogue {
 public:

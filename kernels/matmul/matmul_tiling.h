@@ -1,5 +1,5 @@
 /*!
- * Tiling of matmul. Plain C++. Without batches of weights, all rows of x are one matrix; all else is
+ * Calculates the tiling of matmul, in plain C++. Without batches of weights, all rows of x are one matrix; all else is
  * primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_MATMUL_TILING_H
@@ -43,8 +43,8 @@ inline LaunchConfig MatmulTiling(const MatmulParams& params, const Platform& pla
     work.n = static_cast<uint64_t>(weight.dims[weight.rank - (params.transpose_weight ? 2 : 1)]);
     const uint64_t weights = static_cast<uint64_t>(weight.Product(0, weight.rank - 2));
     if (weights != 1 && weights != work.batches) {
-        throw std::invalid_argument("weight must have one matrix or as many as x (" + std::to_string(work.batches) +
-                                    "), got " + std::to_string(weights));
+        Refuse("weight.shape[:-2] must be that of x " + ShapeText(x, x.rank - 2) + ", or be empty: one matrix for all",
+               ShapeText(weight));
     }
     work.sharesWeight = weights == 1;
     if (work.sharesWeight && !params.transpose_x) {
@@ -55,7 +55,7 @@ inline LaunchConfig MatmulTiling(const MatmulParams& params, const Platform& pla
     work.outputType = x.dtype;
     work.transposeX = params.transpose_x;
     work.transposeWeight = params.transpose_weight;
-    // Sums of nothing are no products: the vector unit writes them.
+    // Where K is 0 there are no products: the vector unit writes the output.
     const bool hasBias = params.bias.IsGiven();
     work.finished = work.k == 0 || hasBias || params.activation != MatmulActivation::NONE ? 1 : 0;
     work.scratch = matmul_tiling_plan::ScratchOf(params.activation, SizeOf(x.dtype)).forward;

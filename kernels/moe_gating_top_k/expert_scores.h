@@ -1,5 +1,5 @@
 /*!
- * Scores of experts, softmax or sigmoid of a tile of logits, as forward and gradient need them.
+ * Computes the scores of experts, softmax or sigmoid of a tile of logits, as forward and gradient need them.
  */
 #ifndef MS_ASCEND_OPS_MOE_GATING_TOP_K_EXPERT_SCORES_H
 #define MS_ASCEND_OPS_MOE_GATING_TOP_K_EXPERT_SCORES_H
@@ -75,7 +75,7 @@ public:
         MultiplyRows(scores, scores, rows.blocks, block);
     }
 
-    // dst = src, and -inf for padding.
+    // Copies src to dst, and sets padding to -inf.
     __aicore__ inline void WithoutPadding(const AscendC::LocalTensor<float>& dst,
                                           const AscendC::LocalTensor<float>& src, const RowBlock& block)
     {
@@ -127,7 +127,7 @@ private:
     AscendC::LocalTensor<float> most_;
 };
 
-// The tokens of this core.
+// A core has the tokens from `first` to `last`.
 struct TokenShare {
     uint64_t first;
     uint64_t last;
@@ -140,9 +140,9 @@ __aicore__ inline TokenShare TokensOf(const MoeGatingTopKTilingData& tiling)
     return {first, last < tiling.tokens ? last : tiling.tokens};
 }
 
-// dst = row by row the unit vector of a column, of `count` rows.
-__aicore__ inline void UnitColumn(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& numbers,
-                                  const AscendC::LocalTensor<float>& ones, uint32_t column, uint32_t count)
+// Sets row by row dst to the one-hot vector of a column, for `count` rows.
+__aicore__ inline void OneHotColumn(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& numbers,
+                                    const AscendC::LocalTensor<float>& ones, uint32_t column, uint32_t count)
 {
     AscendC::Adds(dst, numbers, -static_cast<float>(column), static_cast<int32_t>(count));
     AscendC::Abs(dst, dst, static_cast<int32_t>(count));

@@ -1,11 +1,11 @@
 /*!
- * Scores of experts, the best k of each token and their weights, and the gradient of the logits, all in float.
+ * Computes scores of experts, the best k of each token and their weights, and the gradient of the logits, in float.
  *
- * Plan: tokens are rows of a tile. k times the maximum of each row is found, then its first column, by the largest
- * of the negative column numbers among the columns that equal it; that column is taken out. A group of experts is a row
- * of the same tile, seen as more and shorter rows: the scores of all groups are found so, spread over a block each,
- * which is the form in which the best groups are picked and in which the others are masked. Values of a row go to their
- * column of the output tile by products with unit vectors: nothing leaves the vector unit. The gradient scatters
+ * Plan: tokens are rows of a tile. k times the maximum of each row is found, then its first column, by the largest of
+ * the negative column numbers among the columns that equal it; that column is taken out. A group of experts is a row of
+ * the same tile, seen as more and shorter rows: the scores of all groups are found so, spread over a block each, which
+ * is the form in which the best groups are picked and in which the others are masked. Values of a row go to their
+ * column of the output tile by products with one-hot vectors: nothing leaves the vector unit. The gradient scatters
  * dweights to columns by column numbers, and makes the scores again. Bound: the vector unit, some 15 instructions an
  * element for each of k.
  */
@@ -46,7 +46,7 @@ public:
         indices_ = chosenBuf_.template Get<float>();
         part_ = indices_[chosen];
         numbers_ = indices_[2 * chosen];
-        unit_ = numbers_[tiling.chosenStride];
+        oneHot_ = numbers_[tiling.chosenStride];
         groupScores_ = groupBuf_.template Get<float>();
         groupPlace_ = groupScores_[groups];
         groupMost_ = groupScores_[2 * groups];
@@ -79,7 +79,7 @@ private:
         }
         AscendC::GlobalTensor<B> biasGm;
         biasGm.SetGlobalBuffer(reinterpret_cast<__gm__ B*>(bias), tiling_.experts);
-        // From a group to the next in whole blocks, also of B.
+        // Groups lie whole blocks apart in the Unified Buffer, also those of type B.
         pipe.InitBuffer(inQueueBias_, 1, experts_.Stride() * sizeof(B));
         pipe.InitBuffer(biasBuf_, experts_.Stride() * sizeof(float));
         bias_ = biasBuf_.template Get<float>();
@@ -105,7 +105,7 @@ private:
         return (tiling_.groups + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
     }
 
-    // A block of each group's number.
+    // Fills a block with the number of each group.
     __aicore__ inline void InitGroups(AscendC::TPipe& pipe)
     {
         if (tiling_.groups == 1) {
@@ -131,10 +131,10 @@ private:
         AscendC::Duplicate(weights, 0.0f, chosenElements);
         AscendC::Duplicate(indices_, 0.0f, chosenElements);
         for (uint32_t j = 0; j < tiling_.chosen; ++j) {
-            UnitColumn(unit_, numbers_, ones_, j, tiling_.chosenStride);
+            OneHotColumn(oneHot_, numbers_, ones_, j, tiling_.chosenStride);
             FirstMaximum(place_, open_, experts_.numbers, block);
             Put(indices_, chosen);  // negative ones
-            // place_: 0 there, -1 elsewhere.
+            // place_ is 0 there and -1 elsewhere.
             AscendC::Mul(product_, place_, experts_.scores, elements);
             AscendC::Add(product_, product_, experts_.scores, elements);
             experts_.RowSums(product_, block);
@@ -176,7 +176,7 @@ private:
         AscendC::Maxs(place, place, -1.0f, elements);
     }
 
-    // values = NO_SCORE where place is 0. `place` is lost.
+    // Sets values to NO_SCORE where place is 0. `place` is lost.
     __aicore__ inline void TakeOut(const AscendC::LocalTensor<float>& values, const AscendC::LocalTensor<float>& place,
                                    int32_t elements)
     {
@@ -185,17 +185,17 @@ private:
         AscendC::Min(values, values, place, elements);
     }
 
-    // tile += the rows' values, in the column of unit_.
+    // tile += the rows' values, in the column of oneHot_.
     __aicore__ inline void Put(const AscendC::LocalTensor<float>& tile, const RowBlock& chosen)
     {
         const int32_t elements = static_cast<int32_t>(chosen.rows * chosen.stride);
         AscendC::Duplicate(part_, 0.0f, elements);
-        AddColumns(part_, part_, unit_, chosen);
+        AddColumns(part_, part_, oneHot_, chosen);
         MultiplyRows(part_, part_, experts_.rows.blocks, chosen);
         AscendC::Add(tile, tile, part_, elements);
     }
 
-    // open_ = NO_SCORE for all experts but those of the best groups.
+    // Sets open_ to NO_SCORE for all experts but those of the best groups.
     __aicore__ inline void MaskGroups(uint32_t count)
     {
         const RowBlock rows = experts_.Groups(count);
@@ -273,7 +273,7 @@ private:
     AscendC::LocalTensor<float> indices_;
     AscendC::LocalTensor<float> part_;
     AscendC::LocalTensor<float> numbers_;
-    AscendC::LocalTensor<float> unit_;
+    AscendC::LocalTensor<float> oneHot_;
     AscendC::LocalTensor<float> groupScores_;
     AscendC::LocalTensor<float> groupPlace_;
     AscendC::LocalTensor<float> groupMost_;
@@ -307,7 +307,7 @@ public:
         indices_ = chosenBuf_.template Get<float>();
         part_ = indices_[chosen];
         columns_ = indices_[2 * chosen];
-        unit_ = columns_[tiling.chosenStride];
+        oneHot_ = columns_[tiling.chosenStride];
         ones_ = BlockOfOnes(onesBuf_, pipe);
         FillRamp(columns_, 1.0f, tiling.chosenStride, pipe);
         AscendC::Duplicate(numbers_, 0.0f, static_cast<int32_t>(elements));
@@ -351,7 +351,7 @@ private:
                     {count, tiling_.experts, experts_.Stride(), tiling_.experts});
     }
 
-    // dscores_ = dweights at their experts, isChosen_ = 1 there; 0 elsewhere.
+    // Sets dscores_ to dweights and isChosen_ to 1 at their experts, and both to 0 elsewhere.
     __aicore__ inline void Scatter(uint64_t token, uint32_t count, const RowBlock& block)
     {
         const RowBlock chosen{count, tiling_.chosenStride, tiling_.chosenStride};
@@ -370,15 +370,15 @@ private:
         AscendC::Duplicate(dscores_, 0.0f, elements);
         AscendC::Duplicate(isChosen_, 0.0f, elements);
         for (uint32_t j = 0; j < tiling_.chosen; ++j) {
-            UnitColumn(unit_, columns_, ones_, j, tiling_.chosenStride);
-            MultiplyColumns(part_, indices_, unit_, chosen);
+            OneHotColumn(oneHot_, columns_, ones_, j, tiling_.chosenStride);
+            MultiplyColumns(part_, indices_, oneHot_, chosen);
             experts_.RowSums(part_, chosen);
             SubtractRows(product_, numbers_, experts_.rows.blocks, block);
             AscendC::Abs(product_, product_, elements);
             AscendC::Mins(product_, product_, 1.0f, elements);
             OneMinus(product_, ones_, product_, elements);
             AscendC::Add(isChosen_, isChosen_, product_, elements);
-            MultiplyColumns(part_, dweights, unit_, chosen);
+            MultiplyColumns(part_, dweights, oneHot_, chosen);
             experts_.RowSums(part_, chosen);
             MultiplyRows(product_, product_, experts_.rows.blocks, block);
             AscendC::Add(dscores_, dscores_, product_, elements);
@@ -421,7 +421,7 @@ private:
     AscendC::LocalTensor<float> indices_;
     AscendC::LocalTensor<float> part_;
     AscendC::LocalTensor<float> columns_;
-    AscendC::LocalTensor<float> unit_;
+    AscendC::LocalTensor<float> oneHot_;
     AscendC::LocalTensor<float> ones_;
 };
 

@@ -1,5 +1,5 @@
 /*!
- * Tiling of moe_gating_top_k and its gradient. Plain C++.
+ * Calculates the tiling of moe_gating_top_k and its gradient, in plain C++.
  *
  * Tokens are split over cores; a tile is several tokens. In the Unified Buffer a token's groups of experts stand one
  * after the other, each padded to whole blocks.
@@ -9,6 +9,7 @@
 
 #include "moe_gating_top_k_params.h"
 #include "primitives/row_plan.h"
+#include "primitives/shape_checks.h"
 
 namespace ms_ascend_ops {
 
@@ -48,7 +49,15 @@ constexpr uint32_t FIXED_BYTES = 2048;  // a block of ones, rounding
 inline void Check(bool holds, const char* rule, int64_t value)
 {
     if (!holds) {
-        throw std::invalid_argument(std::string(rule) + ", got " + std::to_string(value));
+        Refuse(rule, std::to_string(value));
+    }
+}
+
+// The bound stands in parentheses behind the rule.
+inline void Check(bool holds, const char* rule, int64_t bound, int64_t value)
+{
+    if (!holds) {
+        Refuse(std::string(rule) + " (" + std::to_string(bound) + ")", std::to_string(value));
     }
 }
 
@@ -58,14 +67,16 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
 {
     using Limits = MoeGatingTopKLimits;
     const uint64_t experts = static_cast<uint64_t>(params.x.LastDim());
-    Check(experts <= Limits::EXPERTS, "there must be at most 1024 experts", static_cast<int64_t>(experts));
-    Check(params.group_count <= int64_t{Limits::GROUPS}, "group_count must be at most 32", params.group_count);
-    Check(experts % static_cast<uint64_t>(params.group_count) == 0, "group_count must divide the experts",
-          params.group_count);
-    Check(params.k_group <= params.group_count, "k_group must be at most group_count", params.k_group);
     Check(params.k <= int64_t{Limits::EXPERTS_OF_A_TOKEN}, "k must be at most 64", params.k);
+    Check(params.group_count <= int64_t{Limits::GROUPS}, "group_count must be at most 32", params.group_count);
+    Check(params.k_group <= params.group_count, "k_group must be at most group_count", params.group_count,
+          params.k_group);
+    CheckLastDim(params.x, "x", Limits::EXPERTS);
+    Check(experts % static_cast<uint64_t>(params.group_count) == 0, "group_count must divide x.shape[-1]",
+          params.x.LastDim(), params.group_count);
     const uint64_t seen = experts / static_cast<uint64_t>(params.group_count) * static_cast<uint64_t>(params.k_group);
-    Check(static_cast<uint64_t>(params.k) <= seen, "k must be at most the experts of k_group groups", params.k);
+    Check(static_cast<uint64_t>(params.k) <= seen, "k must be at most the experts of k_group groups",
+          static_cast<int64_t>(seen), params.k);
     const uint32_t bytes = SizeOf(params.x.dtype);
     tiling.tokens = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
     tiling.experts = static_cast<uint32_t>(experts);
@@ -78,8 +89,9 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
     tiling.isSigmoid = params.scoring == decltype(params.scoring)::SIGMOID ? 1 : 0;
     tiling.renormalizes = params.renormalize ? 1 : 0;
     tiling.bestTwo = params.group_score == decltype(params.group_score)::TOP2 ? 1 : 0;
-    Check(groups == 1 || tiling.bestTwo == 0 || tiling.groupSize > 1, "a group must have two experts for top2",
-          tiling.groupSize);
+    if (groups > 1 && tiling.bestTwo != 0 && tiling.groupSize < 2) {
+        Refuse("a group must have two experts for 'top2'", std::to_string(groups) + " of " + std::to_string(experts));
+    }
     tiling.hasBias = hasBias ? 1 : 0;
     tiling.scale = static_cast<float>(params.scale);
     tiling.epsilon = static_cast<float>(params.epsilon);
@@ -87,7 +99,7 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
     // Groups of a tile are rows of one instruction, too.
     const uint64_t perToken =
         stride * (4 * bytes + ELEMENT_BYTES) + tiling.chosenStride * CHOSEN_BYTES + groups * GROUP_BYTES;
-    // Column numbers, the bias and bounds; those of the columns of weights, and of groups.
+    // These are the column numbers, the bias and bounds, and the numbers of the columns of weights and of groups.
     const uint64_t once = stride * 4 * sizeof(float) + tiling.chosenStride * 2 * sizeof(float) +
                           RoundUp(groups, STATES_PER_BLOCK) * 2 * BLOCK_BYTES + FIXED_BYTES;
     const uint64_t most = std::min<uint64_t>(

@@ -137,7 +137,7 @@ private:
         StoreQueued(outQueueCounts_, dst, counts, {1, tiling_.experts, tiling_.countStride, tiling_.experts});
     }
 
-    // The counts of all cores, and those of the cores before this one.
+    // Adds up the counts of all cores, and those of the cores before this one.
     __aicore__ inline void AddUp(uint32_t core)
     {
         const int32_t experts = static_cast<int32_t>(tiling_.experts);

@@ -1,5 +1,5 @@
 /*!
- * Tiling of moe_token_permute. Plain C++.
+ * Calculates the tiling of moe_token_permute, in plain C++.
  *
  * Tokens are split over cores. A tile is several tokens, or a stretch of columns of some where a token does not fit.
  */
@@ -28,8 +28,8 @@ struct MoeTokenPermuteTilingData {
 namespace moe_token_permute {
 
 constexpr uint32_t COPY_BYTES = 32 * 1024;
-constexpr uint64_t MOST_COPIES = 32;   // of a tile: a host takes longer than in proportion to plan more at once
-constexpr uint32_t SHARE_TOKENS = 16;  // of outputs of 16 bits whole blocks, whatever the size of a token
+constexpr uint64_t MOST_COPIES = 32;   // of a tile: planning more at once takes a host disproportionately long
+constexpr uint32_t SHARE_TOKENS = 16;  // whole blocks of the 16-bit outputs, whatever the size of a token
 
 static_assert(MoeTokenPermuteLimits::EXPERTS <= MOST_EXPERTS);
 static_assert(MoeTokenPermuteLimits::EXPERTS_OF_A_TOKEN <= MOST_ENTRIES);

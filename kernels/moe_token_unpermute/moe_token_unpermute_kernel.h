@@ -1,6 +1,6 @@
 /*!
- * The weighted sum of the rows that belong to a token, and its gradient, all in float, expert by expert in their order.
- * With a row that there is not, the kernel stops before it reads anything by it.
+ * Computes the weighted sum of the rows that belong to a token, and its gradient, in float, expert by expert in their
+ * order. With a row that there is not, the kernel stops before it reads anything by it.
  *
  * Plan: places and weights of some tokens are read together; the weights are spread over a block each. Then every token
  * is taken by itself, in stretches of columns: a row of each expert is loaded, multiplied and added up. The gradient
@@ -18,7 +18,7 @@
 
 namespace ms_ascend_ops {
 
-// Places and weights of the tokens of a chunk.
+// Loads places and weights of the tokens of a chunk.
 template <typename P>
 class TokenRows {
 public:
@@ -68,7 +68,7 @@ public:
 
     __aicore__ inline uint64_t PlaceOf(uint32_t i) const { return static_cast<uint64_t>(places_[i]); }
 
-    // dst = src times the weight; without weights a copy.
+    // Sets dst to src times the weight; without weights it is a copy.
     __aicore__ inline void Weigh(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                  uint32_t i, uint32_t cols) const
     {
@@ -91,7 +91,7 @@ private:
     AscendC::LocalTensor<float> blocks_;
 };
 
-// The tokens of this core, chunk by chunk.
+// A core takes the tokens from `first` to `last` in chunks of `step`.
 struct TokenChunks {
     uint32_t first;
     uint32_t last;

@@ -1,5 +1,5 @@
 /*!
- * Tiling of moe_token_unpermute and its gradient. Plain C++.
+ * Calculates the tiling of moe_token_unpermute and its gradient, in plain C++.
  *
  * Tokens are split over cores. A tile is a stretch of columns of one token: a row of each of its experts.
  */
@@ -26,11 +26,11 @@ using MoeTokenUnpermuteGradTilingData = MoeTokenUnpermuteTilingData;
 namespace moe_token_unpermute {
 
 constexpr uint32_t MAX_TILE_COLS = 4096;
-constexpr uint32_t SHARE_TOKENS = 16;  // of outputs of 16 bits whole blocks, whatever the size of a token
+constexpr uint32_t SHARE_TOKENS = 16;  // whole blocks of the 16-bit outputs, whatever the size of a token
 constexpr uint32_t FIXED_BYTES = 1024 + MOST_ENTRIES * (4 + 4 + 4 + 32) + MOST_ENTRIES * 256;
 static_assert(MoeTokenUnpermuteLimits::EXPERTS_OF_A_TOKEN <= MOST_ENTRIES);
 
-// `perColumn`: Unified Buffer for each column of a tile.
+// `perColumn` is the Unified Buffer for each column of a tile.
 inline LaunchConfig Plan(const TensorDesc& permuted, bool hasProbs, uint64_t perColumn, const Platform& platform,
                          MoeTokenUnpermuteTilingData& tiling)
 {
@@ -66,7 +66,7 @@ inline LaunchConfig Plan(const TensorDesc& permuted, bool hasProbs, uint64_t per
 inline LaunchConfig MoeTokenUnpermuteTiling(const MoeTokenUnpermuteParams& params, const Platform& platform,
                                             MoeTokenUnpermuteTilingData& tiling)
 {
-    // A row in two buffers and its float copy, the sum, a product, and the result in two buffers.
+    // There are a row in two buffers and its float copy, the sum, a product, and the result in two buffers.
     const uint64_t bytes = SizeOf(params.permuted.dtype);
     return moe_token_unpermute::Plan(params.permuted, params.probs.IsGiven(), 4 * bytes + 12, platform, tiling);
 }

@@ -1,13 +1,14 @@
 /*!
- * Attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the block
- * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, or as
- * many as a window has, those before it up to one less each. With a soft cap c the softmax is of c * tanh(score / c).
+ * Computes attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the
+ * block table of a sequence names, as many as its length says. The last query stands at the last of them and sees all,
+ * or as many as a window has, those before it up to one less each. With a soft cap c the softmax is of c * tanh(score /
+ * c).
  *
- * Plan: that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that share
- * one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a block
- * is read as a whole and the vector unit has rows enough. A tile of keys is multiplied in runs of slots that follow
- * each other in the cache, each by one product a key head: blocks with consecutive numbers are one matrix, whose rows
- * are all key heads apart. Rows of several tokens are first brought into a matrix of their own. Lengths and block
+ * Plan: it is that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that
+ * share one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a
+ * block is read as a whole and the vector unit has rows enough. A tile of keys is multiplied in runs of slots that
+ * follow each other in the cache, each by one product a key head: blocks with consecutive numbers are one matrix, whose
+ * rows are all key heads apart. Rows of several tokens are first brought into a matrix of their own. Lengths and block
  * numbers are looked at before anything is read by them; a wrong one stops the kernel. Where sequences and key heads
  * are fewer than a chip's cores, a context is split (flash decoding, Dao et al., 2023): each part leaves its sums in
  * the workspace, and once all have, the parts of a tile are added up in their order. A context that is one part is
@@ -19,6 +20,7 @@
 #include "kernel_operator.h"
 #include "paged_attention_tiling.h"
 #include "primitives/attention_edges.h"
+#include "primitives/attention_memory.h"
 #include "primitives/ones.h"
 #include "primitives/online_softmax.h"
 #include "primitives/products.h"
@@ -40,18 +42,11 @@ public:
                                 const PagedAttentionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
-        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(keyCache));
-        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(valueCache));
+        gm_.SetTensors(query, keyCache, valueCache, out);
         tableGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(blockTables));
         lengthGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(contextLengths));
-        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
         CoreWorkspace own(workspace, tiling.workspacePerCore);
-        const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        own.Take(scoresGm_[0], elements);
-        own.Take(scoresGm_[1], elements);
-        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
-        own.Take(probabilitiesGm_, elements);
+        gm_.TakeTiles(own, tiling);
         own.Take(tileQueryGm_, tiling.tileRows * tiling.headSize);
         partsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.sharedWorkspace));
         softmax_.Init(tiling, pipe);
@@ -105,7 +100,7 @@ public:
 private:
     static constexpr uint64_t PART_STEP = 128;
 
-    // Slots that follow each other in the cache.
+    // These slots follow each other in the cache.
     struct Run {
         uint64_t slot;
         uint32_t count;
@@ -129,15 +124,15 @@ private:
                         OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
     }
 
-    // A tile of queries, and the keys that it sees.
+    // Begins a tile of queries, and finds the keys that it sees.
     __aicore__ inline void Begin(uint64_t tile)
     {
         const uint64_t tokenTile = tile % tiling_.tokenTiles;
         const uint64_t group = tile / tiling_.tokenTiles;
         const uint64_t headTile = group % tiling_.headTiles;
-        const uint64_t unit = group / tiling_.headTiles;
-        batch_ = unit / tiling_.keyTiles;
-        keyHead_ = (unit - batch_ * tiling_.keyTiles) * tiling_.tileKeyHeads;
+        const uint64_t keyTile = group / tiling_.headTiles;
+        batch_ = keyTile / tiling_.keyTiles;
+        keyHead_ = (keyTile - batch_ * tiling_.keyTiles) * tiling_.tileKeyHeads;
         keyHeadCount_ = AtMost(tiling_.keyHeads - keyHead_, tiling_.tileKeyHeads);
         firstToken_ = tokenTile * tiling_.tileTokens;
         tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);
@@ -202,18 +197,18 @@ private:
                 StartScores(first + cols, AtMost(end - first - cols, tiling_.tileCols), 1 - buffer);
             }
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                const AscendC::LocalTensor<float> z = softmax_.Scores(scoresGm_[buffer], row, cols, tiling_.scale);
+                const AscendC::LocalTensor<float> z = softmax_.Scores(gm_.scores[buffer], row, cols, tiling_.scale);
                 if (tiling_.softcap > 0.0f) {
                     Cap(z, static_cast<int32_t>(softmax_.ChunkAt(row) * AttentionStride(cols)));
                 }
                 if (first < seenByAll.begin || first + cols > seenByAll.end) {
                     Hide(z, row, first, cols);
                 }
-                softmax_.Probabilities(z, probabilitiesGm_, row, cols);
+                softmax_.Probabilities(z, gm_.probabilities, row, cols);
             }
             MultiplyValues(first, cols);
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                softmax_.AddProduct(productGm_, row);
+                softmax_.AddProduct(gm_.product, row);
             }
             buffer = 1 - buffer;
         }
@@ -226,7 +221,7 @@ private:
         return ((batch_ * tiling_.tokens + firstToken_ + token) * tiling_.heads + firstHead_ + row % headCount_) * size;
     }
 
-    // Rows from `row` on, `most` at most, that are evenly apart in such a tensor: of one token, or one of each.
+    // Finds rows from `row` on, `most` at most, that are evenly apart in such a tensor: of one token, or one of each.
     __aicore__ inline Rows EvenRows(uint32_t row, uint32_t most, uint32_t size) const
     {
         const uint32_t stride = AttentionStride(size);
@@ -237,7 +232,7 @@ private:
         return {left < most ? left : most, size, stride, size};
     }
 
-    // The rows of several tokens become one matrix.
+    // Copies the rows of several tokens into one matrix.
     __aicore__ inline void GatherQuery()
     {
         if (tiling_.tokens == 1) {
@@ -249,7 +244,7 @@ private:
             AscendC::LocalTensor<T> local = queryQueue_.template AllocTensor<T>();
             for (uint32_t r = 0; r < count;) {
                 const Rows rows = EvenRows(row + r, count - r, tiling_.headSize);
-                LoadRows(local[r * stride], queryGm_[PlaceOf(row + r, tiling_.headSize)], rows);
+                LoadRows(local[r * stride], gm_.query[PlaceOf(row + r, tiling_.headSize)], rows);
                 r += rows.rows;
             }
             StoreQueued(queryQueue_, tileQueryGm_[row * tiling_.headSize], local,
@@ -266,7 +261,7 @@ private:
         return static_cast<uint64_t>(block);
     }
 
-    // The longest run from position `position` of the sequence on, of `most` slots at most.
+    // Finds the longest run from position `position` of the sequence on, of `most` slots at most.
     __aicore__ inline Run RunAt(uint64_t position, uint32_t most) const
     {
         uint64_t index = position / tiling_.blockSize;
@@ -284,7 +279,7 @@ private:
         return {slot, AtMost(count, most)};
     }
 
-    // Scores of `cols` keys from position `first` on.
+    // Starts the scores of `cols` keys from position `first` on.
     __aicore__ inline void StartScores(uint64_t first, uint32_t cols, uint32_t buffer)
     {
         const uint64_t stride = tiling_.keyHeads * tiling_.headSize;
@@ -299,10 +294,10 @@ private:
             const uint32_t end = col + run.count;
             for (uint32_t head = 0; head < keyHeadCount_; ++head) {
                 const uint32_t row = head * productRows_;
-                scores.SetTensorA(tiling_.tokens == 1 ? queryGm_[PlaceOf(row, tiling_.headSize)] : tileQueryGm_);
-                scores.SetTensorB(keyGm_[keys + head * tiling_.headSize], true);
+                scores.SetTensorA(tiling_.tokens == 1 ? gm_.query[PlaceOf(row, tiling_.headSize)] : tileQueryGm_);
+                scores.SetTensorB(gm_.key[keys + head * tiling_.headSize], true);
                 const bool last = end == cols && head + 1 == keyHeadCount_;  // in order: the last is waited for
-                scores.template IterateAll<false>(scoresGm_[buffer][row * tiling_.tileCols + col], 0, false, last);
+                scores.template IterateAll<false>(gm_.scores[buffer][row * tiling_.tileCols + col], 0, false, last);
             }
             col = end;
         }
@@ -320,9 +315,9 @@ private:
                                   static_cast<int>(run.count));
             for (uint32_t head = 0; head < keyHeadCount_; ++head) {
                 const uint32_t row = head * productRows_;
-                values.SetTensorA(probabilitiesGm_[row * tiling_.tileCols + col]);
-                values.SetTensorB(valueGm_[run.slot * stride + (keyHead_ + head) * tiling_.valueSize]);
-                values.template IterateAll<false>(productGm_[row * tiling_.valueSize], col == 0 ? 0 : 1, false,
+                values.SetTensorA(gm_.probabilities[row * tiling_.tileCols + col]);
+                values.SetTensorB(gm_.value[run.slot * stride + (keyHead_ + head) * tiling_.valueSize]);
+                values.template IterateAll<false>(gm_.product[row * tiling_.valueSize], col == 0 ? 0 : 1, false,
                                                   head + 1 == keyHeadCount_);
             }
             values.WaitIterateAll();  // each run adds to what the one before has written
@@ -342,7 +337,7 @@ private:
         AscendC::Adds(z, z, tiling_.softcap, count);
     }
 
-    // Keys behind each row's token, and in front of its window.
+    // Hides keys behind each row's token, and in front of its window.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, uint32_t row, uint64_t first, uint32_t cols)
     {
         const uint32_t count = softmax_.ChunkAt(row);
@@ -361,7 +356,7 @@ private:
             AscendC::LocalTensor<T> y = softmax_.Result(row);
             for (uint32_t r = 0; r < count;) {
                 const Rows rows = EvenRows(row + r, count - r, tiling_.valueSize);
-                StoreRows(outGm_[PlaceOf(row + r, tiling_.valueSize)], y[r * stride], rows);
+                StoreRows(gm_.out[PlaceOf(row + r, tiling_.valueSize)], y[r * stride], rows);
                 r += rows.rows;
             }
             softmax_.Free(y);
@@ -369,15 +364,9 @@ private:
     }
 
     PagedAttentionTilingData tiling_;
-    AscendC::GlobalTensor<T> queryGm_;
-    AscendC::GlobalTensor<T> keyGm_;
-    AscendC::GlobalTensor<T> valueGm_;
+    AttentionMemory<T> gm_;
     AscendC::GlobalTensor<int32_t> tableGm_;
     AscendC::GlobalTensor<int32_t> lengthGm_;
-    AscendC::GlobalTensor<T> outGm_;
-    AscendC::GlobalTensor<float> scoresGm_[2];
-    AscendC::GlobalTensor<float> productGm_;
-    AscendC::GlobalTensor<T> probabilitiesGm_;
     AscendC::GlobalTensor<T> tileQueryGm_;
     AscendC::GlobalTensor<float> partsGm_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queryQueue_;

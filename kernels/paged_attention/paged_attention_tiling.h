@@ -1,10 +1,10 @@
 /*!
- * Tiling of paged_attention. Plain C++.
+ * Calculates the tiling of paged_attention, in plain C++.
  *
  * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values, or of a
  * single token those of several key heads, if tasks enough are left; where they are fewer than a chip has cores, and
- * contexts may be long, with a part of the context. Tasks go to cores in turn.
- * Tiles and parts follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ * contexts may be long, with a part of the context. Tasks go to cores round-robin. Tiles and parts follow from shapes
+ * and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
@@ -34,14 +34,14 @@ struct PagedAttentionTilingData {
     uint64_t tableBlocks;  // of a sequence
     uint64_t workspacePerCore;
     uint64_t window;           // keys that a query sees at most; 0: all
-    uint64_t sharedWorkspace;  // behind those of the cores: what parts come to
+    uint64_t sharedWorkspace;  // begins behind those of the cores; parts go there
     uint32_t headSize;
     uint32_t valueSize;
     uint32_t tileTokens;
     uint32_t tileHeads;     // of one key head
     uint32_t tileKeyHeads;  // more than 1: all heads of each, of one token
     uint32_t tileRows;      // the product of the three at most
-    uint32_t runSlots;      // that a product takes at most
+    uint32_t runSlots;      // most slots of a product
     uint32_t tileCols;      // keys
     uint32_t chunkRows;
     uint32_t cores;
@@ -52,13 +52,13 @@ struct PagedAttentionTilingData {
 
 namespace paged_attention {
 
-// Tasks that keep every core of a chip busy; on a host, where threads are fewer and each part costs more than it does
-// there, a few.
+// So many tasks keep every core of a chip busy; on a host, where threads are fewer and each part costs more than it
+// does there, a few do.
 constexpr uint64_t CHIP_TASKS = 48;
 constexpr uint64_t HOST_TASKS = 16;
 constexpr uint64_t LEAST_PART = 512;  // keys of one key head; fewer of several
 constexpr uint64_t LEAST_PART_OF_HEADS = 128;
-constexpr uint32_t RUN_BYTES = 512 << 10;  // of all key heads: few enough pages for a CPU to know where they are
+constexpr uint32_t RUN_BYTES = 512 << 10;  // of all key heads: a CPU's TLB covers so few pages
 
 inline uint64_t LeastPart(uint64_t keyHeads)
 {
@@ -78,7 +78,8 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     const uint64_t keyHeads = params.key_cache.dims[2];
     const uint64_t valueSize = params.value_cache.dims[3];
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize, PagedAttentionLimits::HEAD_SIZE);
+    CheckLastDim(params.query, "query", PagedAttentionLimits::HEAD_SIZE);
+    CheckLastDim(params.value_cache, "value_cache", PagedAttentionLimits::HEAD_SIZE);
     Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a token");
     const uint64_t shared = SharedHeads(heads, keyHeads);
     tiling.tokens = tokens;
@@ -87,7 +88,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.sharedHeads = shared;
     tiling.blocks = params.key_cache.dims[0];
     tiling.blockSize = params.key_cache.dims[1];
-    Size32(params.key_cache.Product(0, 2), "the slots of the cache");
+    CheckSlots(params.key_cache, PagedAttentionLimits::SLOTS);
     tiling.tableBlocks = params.block_tables.dims[1];
     tiling.headSize = static_cast<uint32_t>(headSize);
     tiling.valueSize = static_cast<uint32_t>(valueSize);
@@ -143,7 +144,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     CheckRowsApart(tiling.values, {tiles.cols, "a row of probabilities"},
                    {keyHeads * valueSize, "a slot of the values"}, platform);
 
-    // Two tiles of scores, what they add to the output, probabilities, and the tile of query.
+    // There are two tiles of scores, probabilities, the product that they add to the output, and the tile of query.
     const uint64_t elements = uint64_t{tiles.rows} * tiles.cols;
     tiling.workspacePerCore = RoundUp(2 * elements * sizeof(float) + tiles.rows * valueSize * sizeof(float) +
                                           elements * bytes + tiles.rows * headSize * bytes,

@@ -1,6 +1,6 @@
 /*!
  * Counts the float tensors of a tile's size that Forward and Backward of an activation (silu.h, gelu.h) need besides
- * their operands. Plain C++, for tilings.
+ * their operands. It is plain C++, for tilings.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ACTIVATION_SCRATCH_H
 #define MS_ASCEND_OPS_PRIMITIVES_ACTIVATION_SCRATCH_H

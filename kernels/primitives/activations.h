@@ -1,6 +1,6 @@
 /*!
- * Activations behind products, by number, in the order of the definitions: none, relu, gelu, gelu_tanh, silu, relu6,
- * hard_swish.
+ * Applies the activation behind a product, by its number in the order of the definitions: none, relu, gelu, gelu_tanh,
+ * silu, relu6, hard_swish.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ACTIVATIONS_H
 #define MS_ASCEND_OPS_PRIMITIVES_ACTIVATIONS_H

@@ -1,11 +1,11 @@
 /*!
- * The gradient of attention, with probabilities calculated again: p = exp(scale * query key^T - lse),
- * ds = p * (dout value^T - delta) * scale, dquery = ds key, dkey = ds^T query, dvalue = p^T dout. For kernels that say
- * which sequences.
+ * Computes the gradient of attention, with probabilities calculated again: p = exp(scale * query key^T - lse), ds = p *
+ * (dout value^T - delta) * scale, dquery = ds key, dkey = ds^T query, dvalue = p^T dout. The kernels say which
+ * sequences.
  *
- * Plan: two kinds of tasks, which share no output. One is a tile of query rows, which goes over the keys and adds up
- * dquery; the other is a tile of keys, which goes over the queries of all heads that share it and adds up dkey and
- * dvalue, by products of transposes. Products are the cube's, the vector unit makes p and ds of them while the cube
+ * Plan: there are two kinds of tasks, which share no output. One is a tile of query rows, which goes over the keys and
+ * adds up dquery; the other is a tile of keys, which goes over the queries of all heads that share it and adds up dkey
+ * and dvalue, by products of transposes. Products are the cube's, the vector unit makes p and ds of them while the cube
  * calculates the next tile; sums stay in the Unified Buffer in float. Each sum has a fixed order, whatever the number
  * of cores. Bound: the cube, 14 * rows * keys * head size operations.
  */
@@ -23,7 +23,7 @@
 
 namespace ms_ascend_ops {
 
-// M: the type of the mask.
+// M is the type of the mask.
 template <typename T, typename M>
 class AttentionBackward {
 public:
@@ -77,7 +77,7 @@ public:
         blocks_ = blockBuf_.template Get<float>();
     }
 
-    // The tasks of a sequence: of queries, and of keys.
+    // A sequence has these tasks: tiles of queries, and tiles of keys.
     __aicore__ inline uint64_t QueryTasks(const AttentionSequence& sequence) const
     {
         return tiling_.heads * TilesOf(sequence.queryLength);
@@ -107,7 +107,7 @@ public:
     }
 
 private:
-    // One head of the sequence: where its tensors begin, and those of the keys that it shares.
+    // Describes one head of the sequence: where its tensors begin, and those of the keys that it shares.
     struct Head {
         uint64_t head;
         uint64_t query;
@@ -116,7 +116,7 @@ private:
         uint64_t value;
         uint64_t rows;  // of lse and delta
     };
-    // Some queries and some keys.
+    // A tile is some queries and some keys.
     struct Tile {
         uint64_t query;
         uint32_t rows;
@@ -230,7 +230,7 @@ private:
               tiling_.valueRow);
     }
 
-    // Scores and dout value^T of the tile.
+    // Starts scores and dout value^T of the tile.
     __aicore__ inline void StartTile(const Tile& tile, uint32_t buffer)
     {
         Multiply(queryGm_[head_.query + tile.query * tiling_.queryRow], tiling_.queryRow,
@@ -246,7 +246,7 @@ private:
         tiles.WaitIterateAll();
     }
 
-    // result (queries, keys) = a b^T
+    // Starts result (queries, keys) = a b^T.
     __aicore__ inline void Multiply(const AscendC::GlobalTensor<T>& a, uint64_t aRow, const AscendC::GlobalTensor<T>& b,
                                     uint64_t bRow, uint32_t size, const Tile& tile,
                                     const AscendC::GlobalTensor<float>& result)
@@ -259,7 +259,7 @@ private:
         tiles.template IterateAll<false>(result, 0, false, true);
     }
 
-    // result (keys, size) = left^T b, left (queries, keys)
+    // Starts result (keys, size) = left^T b, left (queries, keys).
     __aicore__ inline void MultiplyTransposed(const AscendC::GlobalTensor<T>& left, const AscendC::GlobalTensor<T>& b,
                                               uint64_t bRow, const Tile& tile, uint32_t size,
                                               const AscendC::GlobalTensor<float>& result)
@@ -292,7 +292,7 @@ private:
         return AtMost(rows - row, tiling_.chunkRows);
     }
 
-    // ds of the tile, and with STORES_P p.
+    // Computes ds of the tile, and with STORES_P p.
     template <bool STORES_P>
     __aicore__ inline void Differentiate(const Tile& tile, uint32_t buffer)
     {
@@ -356,7 +356,7 @@ private:
         }
     }
 
-    // sum (rows, size) += product
+    // Adds product to sum (rows, size).
     __aicore__ inline void AddProduct(const AscendC::GlobalTensor<float>& from, uint32_t rows, uint32_t size,
                                       const AscendC::LocalTensor<float>& sum, uint32_t stride)
     {

@@ -15,7 +15,7 @@ namespace ms_ascend_ops {
 // The score of a key that a query does not see: exp of it is 0 beside any other score.
 constexpr float UNSEEN = -1.7e38f;
 
-// Elements from a row of so many to the next in the Unified Buffer: whole blocks of any type.
+// Returns the elements from a row of so many to the next in the Unified Buffer: whole blocks of any type.
 __aicore__ inline uint32_t AttentionStride(uint32_t count)
 {
     return (count + 15) / 16 * 16;
@@ -27,13 +27,13 @@ struct AttentionRange {
     uint64_t end;
 };
 
-// a - b, or 0.
+// Returns a - b, or 0.
 __aicore__ inline uint64_t AttentionBehind(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-// The keys that one of the queries at positions `first` to `last` sees.
+// Returns the keys that one of the queries at positions `first` to `last` sees.
 template <class TILING>
 __aicore__ inline AttentionRange AttentionKeys(const TILING& tiling, uint64_t first, uint64_t last)
 {
@@ -48,7 +48,7 @@ __aicore__ inline AttentionRange AttentionKeys(const TILING& tiling, uint64_t fi
     return range;
 }
 
-// The queries that see one of the keys at positions `first` to `last`.
+// Returns the queries that see one of the keys at positions `first` to `last`.
 template <class TILING>
 __aicore__ inline AttentionRange AttentionQueries(const TILING& tiling, uint64_t first, uint64_t last)
 {
@@ -80,7 +80,7 @@ public:
         const uint32_t end = Within(range.end, first, cols);
         const uint32_t begin = Within(range.begin, first, cols);
         if (end < cols) {
-            // An instruction begins at a block: what is kept of it is put back.
+            // An instruction begins at a block: the elements of it that stay are put back.
             const uint32_t part = end % FLOATS_PER_BLOCK;
             const AscendC::LocalTensor<float> behind = line[end - part];
             if (part != 0) {

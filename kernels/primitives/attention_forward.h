@@ -1,6 +1,6 @@
 /*!
- * Attention with an online softmax: out = softmax(scale * query key^T) value, and the log-sum-exp of the scores, for
- * kernels that say which sequences and which rows of them.
+ * Computes attention with an online softmax: out = softmax(scale * query key^T) value, and the log-sum-exp of the
+ * scores, where the kernels say which sequences and which rows of them.
  *
  * Plan: a task is a tile of query rows. For one tile of keys after the other the cube calculates scores, the vector
  * unit makes probabilities of them, exp(score - maximum so far), the cube multiplies those with the values, and the
@@ -16,6 +16,7 @@
 #include "kernel_operator.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
+#include "primitives/attention_memory.h"
 #include "primitives/attention_sequence.h"
 #include "primitives/dense_attention_tiling.h"
 #include "primitives/online_softmax.h"
@@ -24,7 +25,7 @@
 
 namespace ms_ascend_ops {
 
-// M: the type of the mask.
+// M is the type of the mask.
 template <typename T, typename M>
 class AttentionForward {
 public:
@@ -38,17 +39,10 @@ public:
                                 GM_ADDR workspace, const AttentionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
-        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(key));
-        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(value));
-        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
+        gm_.SetTensors(query, key, value, out);
         lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse));
         CoreWorkspace own(workspace, tiling.workspacePerCore);
-        const uint32_t elements = tiling.tileRows * tiling.tileCols;
-        own.Take(scoresGm_[0], elements);
-        own.Take(scoresGm_[1], elements);
-        own.Take(probabilitiesGm_, elements);
-        own.Take(productGm_, tiling.tileRows * tiling.valueSize);
+        gm_.TakeTiles(own, tiling);
 
         softmax_.Init(tiling, pipe);
         pipe.InitBuffer(lseQueue_, 1, tiling.tileRows * sizeof(float));
@@ -56,14 +50,14 @@ public:
         mask_.Init(mask, tiling, tiling.chunkRows * tiling.tileCols, pipe);
     }
 
-    // The tile of rows from `firstRow` on of a unit, of which there are `rowsPerUnit`.
-    __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t unit, uint64_t firstRow,
-                                uint64_t rowsPerUnit)
+    // Computes the tile of rows from `firstRow` on of a head group, which has `rowsPerHeadGroup` of them.
+    __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t headGroup, uint64_t firstRow,
+                                uint64_t rowsPerHeadGroup)
     {
         sequence_ = sequence;
-        unit_ = unit;
+        headGroup_ = headGroup;
         firstRow_ = firstRow;
-        const uint64_t left = rowsPerUnit - firstRow;
+        const uint64_t left = rowsPerHeadGroup - firstRow;
         rowCount_ = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
         view_ = ViewOf(sequence, tiling_);
         Attend();
@@ -83,7 +77,7 @@ private:
         uint32_t stride;  // in the Unified Buffer
     };
 
-    // A row's position among the queries of its head.
+    // Returns a row's position among the queries of its head.
     __aicore__ inline uint64_t PositionOf(uint64_t row) const
     {
         return row < view_.queryLength ? row : row % view_.queryLength;
@@ -114,11 +108,11 @@ private:
             }
             const bool edges = all.end < first + tile.cols || all.begin > first;
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                Probabilities(tile, scoresGm_[buffer], row, edges);
+                Probabilities(tile, gm_.scores[buffer], row, edges);
             }
             MultiplyValues(tile);
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                softmax_.AddProduct(productGm_, row);
+                softmax_.AddProduct(gm_.product, row);
             }
             buffer = 1 - buffer;
         }
@@ -134,30 +128,30 @@ private:
 
     __aicore__ inline void StartScores(const Columns& tile, uint32_t buffer)
     {
-        const uint64_t query = sequence_.query + unit_ * tiling_.queryUnit + firstRow_ * tiling_.queryRow;
-        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t query = sequence_.query + headGroup_ * tiling_.queryHeadGroup + firstRow_ * tiling_.queryRow;
+        const uint64_t head = headGroup_ / tiling_.headGroupsPerKeyHead;
         const uint64_t key = sequence_.key + head * tiling_.keyHead + tile.first * tiling_.keyRow;
         scores.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols), static_cast<int>(tiling_.queryRow),
                            static_cast<int>(tiling_.keyRow), static_cast<int>(tiling_.tileCols));
         scores.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols),
                               static_cast<int>(tiling_.headSize));
-        scores.SetTensorA(queryGm_[query]);
-        scores.SetTensorB(keyGm_[key], true);
-        scores.template IterateAll<false>(scoresGm_[buffer], 0, false, true);
+        scores.SetTensorA(gm_.query[query]);
+        scores.SetTensorB(gm_.key[key], true);
+        scores.template IterateAll<false>(gm_.scores[buffer], 0, false, true);
     }
 
     __aicore__ inline void MultiplyValues(const Columns& tile)
     {
-        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t head = headGroup_ / tiling_.headGroupsPerKeyHead;
         const uint64_t value = sequence_.value + head * tiling_.valueHead + tile.first * tiling_.valueRow;
         values.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueRow),
                            static_cast<int>(tiling_.tileCols), static_cast<int>(tile.cols),
                            static_cast<int>(tiling_.valueSize));
         values.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueSize),
                               static_cast<int>(tile.cols));
-        values.SetTensorA(probabilitiesGm_);
-        values.SetTensorB(valueGm_[value]);
-        values.template IterateAll<false>(productGm_, 0, false, true);
+        values.SetTensorA(gm_.probabilities);
+        values.SetTensorB(gm_.value[value]);
+        values.template IterateAll<false>(gm_.product, 0, false, true);
         values.WaitIterateAll();
     }
 
@@ -166,31 +160,31 @@ private:
     {
         const uint32_t count = softmax_.ChunkAt(row);
         const AscendC::LocalTensor<float> z = softmax_.Scores(from, row, tile.cols, tiling_.scale);
-        mask_.Add(z, {count, tile.cols, tile.stride}, sequence_.batch, unit_ * tiling_.headsOfAUnit, firstRow_ + row,
-                  view_.queryLength, tile.first);
+        mask_.Add(z, {count, tile.cols, tile.stride}, sequence_.batch, headGroup_ * tiling_.headsPerHeadGroup,
+                  firstRow_ + row, view_.queryLength, tile.first);
         if (edges) {
             Hide(z, tile, row, count);
         }
-        softmax_.Probabilities(z, probabilitiesGm_, row, tile.cols);
+        softmax_.Probabilities(z, gm_.probabilities, row, tile.cols);
     }
 
     __aicore__ inline void Finish()
     {
         AscendC::LocalTensor<float> lse = lseQueue_.template AllocTensor<float>();
         softmax_.LogSums(lse);
-        StoreQueued(lseQueue_, lseGm_[sequence_.rows + unit_ * tiling_.rowsPerUnit + firstRow_], lse,
+        StoreQueued(lseQueue_, lseGm_[sequence_.rows + headGroup_ * tiling_.rowsPerHeadGroup + firstRow_], lse,
                     {1, rowCount_, rowCount_, rowCount_});
         softmax_.InvertSums();
-        const uint64_t out = sequence_.out + unit_ * tiling_.outUnit + firstRow_ * tiling_.outRow;
+        const uint64_t out = sequence_.out + headGroup_ * tiling_.outHeadGroup + firstRow_ * tiling_.outRow;
         for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
             AscendC::LocalTensor<T> y = softmax_.Result(row);
-            StoreRows(outGm_[out + row * tiling_.outRow], y,
+            StoreRows(gm_.out[out + row * tiling_.outRow], y,
                       {softmax_.ChunkAt(row), tiling_.valueSize, softmax_.ValueStride(), tiling_.outRow});
             softmax_.Free(y);
         }
     }
 
-    // At the edges of what each row sees.
+    // Hides keys at the edges of the range that each row sees.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, const Columns& tile, uint32_t row, uint32_t count)
     {
         for (uint32_t r = 0; r < count; ++r) {
@@ -200,22 +194,16 @@ private:
     }
 
     AttentionTilingData tiling_;
-    AscendC::GlobalTensor<T> queryGm_;
-    AscendC::GlobalTensor<T> keyGm_;
-    AscendC::GlobalTensor<T> valueGm_;
-    AscendC::GlobalTensor<T> outGm_;
+    AttentionMemory<T> gm_;
     AscendC::GlobalTensor<float> lseGm_;
-    AscendC::GlobalTensor<float> scoresGm_[2];
-    AscendC::GlobalTensor<T> probabilitiesGm_;
-    AscendC::GlobalTensor<float> productGm_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> lseQueue_;
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
     AttentionMask<M> mask_;
     AttentionSequence sequence_{};
     AttentionView view_{};
-    uint64_t unit_ = 0;
-    uint64_t firstRow_ = 0;  // of the tile, in its unit
+    uint64_t headGroup_ = 0;
+    uint64_t firstRow_ = 0;  // of the tile, in its head group
     uint32_t rowCount_ = 0;
 };
 

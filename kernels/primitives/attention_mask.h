@@ -1,5 +1,5 @@
 /*!
- * The additive mask of an attention: (batch, heads, queries, keys), where the first three may be 1.
+ * Adds the mask of an attention to scores: (batch, heads, queries, keys), where the first three may be 1.
  *
  * TILING has hasMask, and maskBatch, maskHead and maskRow, the elements from one to the next, 0 where the mask
  * broadcasts.
@@ -35,8 +35,8 @@ public:
         }
     }
 
-    // z += mask: rows of `block` from row `row` of a unit on, whose heads, `length` queries each, begin at `head`;
-    // columns from key `key` on.
+    // z += mask: rows of `block` from row `row` of a head group on, whose heads, `length` queries each, begin at
+    // `head`; columns from key `key` on.
     __aicore__ inline void Add(const AscendC::LocalTensor<float>& z, const RowBlock& block, uint64_t batch,
                                uint64_t head, uint64_t row, uint64_t length, uint64_t key)
     {

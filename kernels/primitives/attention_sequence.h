@@ -1,5 +1,5 @@
 /*!
- * One sequence of an attention: its queries of all heads, the keys and values that they see.
+ * Describes one sequence of an attention: its queries of all heads, and the keys and values that they see.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ATTENTION_SEQUENCE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_SEQUENCE_H
@@ -34,7 +34,7 @@ __aicore__ inline AttentionView ViewOf(const AttentionSequence& sequence, const 
     return {sequence.queryLength, sequence.keyLength, tiling.window, tiling.causal};
 }
 
-// Sequences of equal lengths, one after the other.
+// Returns one of several sequences of equal lengths, which lie one after the other.
 template <class TILING>
 __aicore__ inline AttentionSequence EqualSequenceAt(const TILING& tiling, uint64_t batch)
 {

@@ -1,5 +1,5 @@
 /*!
- * Arithmetic that the tilings of attentions share. Plain C++.
+ * The tilings of attentions share this arithmetic. It is plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_TILING_H
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -24,34 +25,21 @@ constexpr uint32_t ROW_STATE_BYTES = 4 * 4;               // of a tile's row: ma
 constexpr uint32_t CHUNK_STATE_BYTES = 256 + 4 + 2 * 32;  // of a chunk's row: lanes, value, blocks
 constexpr uint32_t FIXED_BYTES = 4096;
 
-[[noreturn]] inline void Refuse(const std::string& reason)
-{
-    throw std::invalid_argument(reason);
-}
-
 // Returns how many heads of query share one of key.
 inline uint64_t SharedHeads(uint64_t heads, uint64_t keyHeads)
 {
     if (keyHeads == 0 || heads % keyHeads != 0) {
-        Refuse("the heads of query (" + std::to_string(heads) + ") must be a multiple of those of key (" +
-               std::to_string(keyHeads) + ")");
+        Refuse("the heads of query must be a multiple of those of key (" + std::to_string(keyHeads) + ")",
+               std::to_string(heads));
     }
     return heads / keyHeads;
 }
 
-inline void CheckSizes(uint64_t headSize, uint64_t valueSize, uint64_t most)
-{
-    const uint64_t larger = std::max(headSize, valueSize);
-    if (larger > most) {
-        Refuse("the size of a head must be at most " + std::to_string(most) + ", got " + std::to_string(larger));
-    }
-}
-
-// The keys that a query sees at most; 0: all.
+// Returns the keys that a query sees at most; 0: all.
 inline uint64_t CheckedWindow(int64_t window)
 {
     if (window < 0) {
-        Refuse("window must be at least 0, got " + std::to_string(window));
+        Refuse("window must be 0 (all keys) or more", std::to_string(window));
     }
     return static_cast<uint64_t>(window);
 }
@@ -59,12 +47,12 @@ inline uint64_t CheckedWindow(int64_t window)
 inline float CheckedSoftCap(float cap)
 {
     if (!(cap >= 0.0f && cap <= 1e30f)) {
-        Refuse("softcap must be at least 0 and at most 1e30, got " + std::to_string(cap));
+        Refuse("softcap must be 0 (none) or more, and at most 1e30", std::to_string(cap));
     }
     return cap;
 }
 
-// Cores worth starting for tasks that multiply `work` pairs of numbers in all.
+// Returns the cores worth starting for tasks that multiply `work` pairs of numbers in all.
 inline uint32_t Cores(uint64_t tasks, uint64_t work, const Platform& platform)
 {
     return static_cast<uint32_t>(
@@ -78,7 +66,8 @@ inline uint64_t ChunkRowBytes(uint64_t cols, uint32_t bytes, uint32_t moreBytes)
     return RoundUp(cols, CUBE_SIDE) * (2 * sizeof(float) + 2 * bytes + moreBytes) + CHUNK_STATE_BYTES;
 }
 
-// A tile of scores, and how many of its rows the vector unit takes at a time (online_softmax.h): a multiple of 8.
+// Describes a tile of scores, and how many of its rows the vector unit takes at a time (online_softmax.h): a multiple
+// of 8.
 struct Tiles {
     uint32_t rows;
     uint32_t cols;

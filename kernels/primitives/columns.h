@@ -1,5 +1,5 @@
 /*!
- * Rows of a tile transposed, so that what is reduced in each row goes down columns: whole repeats, however short the
+ * Transposes rows of a tile, so that reductions of rows go down columns: they take whole repeats, however short the
  * rows are.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_COLUMNS_H
@@ -9,7 +9,7 @@
 
 namespace ms_ascend_ops {
 
-constexpr uint32_t TRANSPOSED_ROWS = 16;  // that an instruction takes at a time, or a multiple of them
+constexpr uint32_t TRANSPOSED_ROWS = 16;  // rows that an instruction takes at a time; or a multiple of them
 
 // The instruction moves bits, and does not know all types.
 template <uint32_t BYTES>

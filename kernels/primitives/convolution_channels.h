@@ -1,5 +1,5 @@
 /*!
- * A value of each output channel that is added to tiles of a convolution.
+ * Adds a value of each output channel to tiles of a convolution.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_CHANNELS_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_CHANNELS_H
@@ -11,7 +11,7 @@
 
 namespace ms_ascend_ops {
 
-// Elements from a row of a chunk to the next: whole blocks, also of 16 bits.
+// Returns the elements from a row of a chunk to the next: whole blocks, also of 16 bits.
 __aicore__ inline uint32_t ConvolutionStride(uint32_t cols)
 {
     return (cols + 15) / 16 * 16;
@@ -20,7 +20,7 @@ __aicore__ inline uint32_t ConvolutionStride(uint32_t cols)
 // Values are loaded through it, one addend after the other: a TPosition has event ids for 8 buffers.
 using ChannelQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
 
-// Values of a chunk, or with channels last of a tile.
+// Returns how many values a chunk has, or with channels last a tile.
 __aicore__ inline uint32_t ChannelsOf(const ConvolutionTilingData& tiling)
 {
     return ConvolutionStride(tiling.channelsLast != 0 ? tiling.tileOut : tiling.chunkRows);
@@ -60,7 +60,7 @@ public:
         }
     }
 
-    // A tile: with channels last, all its values are loaded at once.
+    // Begins a tile: with channels last, all its values are loaded at once.
     __aicore__ inline void BeginTile(ChannelQueue& queue, uint64_t at, uint32_t channels)
     {
         if (given_ && last_) {
@@ -68,7 +68,7 @@ public:
         }
     }
 
-    // z += the values of its channels, of which the first with channels first is `at`.
+    // Adds the values of its channels to z; with channels first, the first of them is `at`.
     __aicore__ inline void Add(ChannelQueue& queue, const AscendC::LocalTensor<float>& z, uint64_t at,
                                const RowBlock& block)
     {

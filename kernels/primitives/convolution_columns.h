@@ -1,5 +1,5 @@
 /*!
- * Columns: the elements of x that a kernel sees at the positions of a tile, in global memory.
+ * Makes the columns of a convolution in global memory: the elements of x that a kernel sees at the positions of a tile.
  *
  * Channels first the matrix has a row for each kernel offset of each channel and a column for each position; channels
  * last it has a row for each position and a column for each channel of each kernel offset. That is the order of the
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of the output: some rows, or a piece of one.
+// Positions of the output are some rows, or a piece of one.
 struct ConvolutionTile {
     uint64_t sample;
     uint32_t group;
@@ -30,7 +30,7 @@ struct ConvolutionTile {
     __aicore__ inline uint32_t Positions() const { return rows * cols; }
 };
 
-// The tile of positions of this number, without channels.
+// Returns the tile of positions of this number, without channels.
 __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tiling, uint64_t index)
 {
     const uint64_t tiles = static_cast<uint64_t>(tiling.rowTiles) * tiling.colTiles;
@@ -50,7 +50,7 @@ __aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tilin
             0};
 }
 
-// Channels (first) or kernel offsets (last) whose columns are made together.
+// The columns of these channels (channels first) or kernel offsets (channels last) are made together.
 struct ColumnChunk {
     uint32_t first;
     uint32_t count;
@@ -69,7 +69,7 @@ __aicore__ inline ColumnChunk ColumnChunkAt(const ConvolutionTilingData& tiling,
 template <typename T>
 class Columns {
 public:
-    // Rows and columns of elements, where they are and where they go.
+    // Describes rows and columns of elements, where they are and where they go.
     struct Block {
         uint64_t from;
         uint64_t to;
@@ -99,7 +99,7 @@ public:
         WaitForPipe<AscendC::HardEvent::V_MTE3>(pipe);
     }
 
-    // The matrix that x is itself.
+    // Returns the matrix that x is itself.
     __aicore__ inline AscendC::GlobalTensor<T> Direct(const ConvolutionTile& tile) const
     {
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupIn;
@@ -121,7 +121,7 @@ public:
         }
     }
 
-    // From tensor to tensor. For tilings with columns only.
+    // Copies a block from tensor to tensor in global memory. Only a tiling with columns has the queue for it.
     __aicore__ inline void Copy(const AscendC::GlobalTensor<T>& to, const AscendC::GlobalTensor<T>& from,
                                 const Block& block)
     {
@@ -144,7 +144,7 @@ public:
     }
 
 private:
-    // Positions along one dim whose kernel offset lies in x: [begin, end).
+    // At the positions [begin, end) along one dim the kernel offset lies in x.
     struct Inside {
         int64_t start;  // where the kernel offset of the first position lies
         uint32_t begin;
@@ -176,7 +176,7 @@ private:
         return InsideOf(start, tiling_.strideWidth, tiling_.width, tile.cols);
     }
 
-    // Positions whose kernel offset lies on an element of x, where these are `step` apart.
+    // At these positions the kernel offset lies on an element of x, where elements are `step` apart.
     struct Met {
         uint64_t from;  // the element of the first position
         uint32_t begin;
@@ -203,14 +203,15 @@ private:
                 static_cast<uint32_t>(fit < left ? fit : left), step};
     }
 
-    // Either, for an x with gaps: with every line by itself.
+    // Makes the columns of an x with gaps, channels first or last: each line is copied by itself.
     __aicore__ inline void MakeApart(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                      const ColumnChunk& chunk)
     {
         const bool last = tiling_.channelsLast != 0;
         const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;
         const uint64_t plane = static_cast<uint64_t>(tiling_.height) * tiling_.width;
-        // Channels first: one after the other, of single elements. Channels last: all of them are an element.
+        // With channels first there is one channel after the other, of single elements; with channels last all of them
+        // are one element.
         const uint32_t channels = last ? 1 : chunk.count;
         const uint32_t width = last ? tiling_.groupIn : 1;
         const uint64_t channel = uint64_t{tile.group} * tiling_.groupIn;
@@ -255,8 +256,8 @@ private:
         Zero(columns, {0, to, 0, stride, together ? 1 : count, together ? count * width : width});
     }
 
-    // A row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever are
-    // more.
+    // Makes a row for each kernel offset of each channel. Blocks go along rows of the tile or along channels, whichever
+    // are more.
     __aicore__ inline void MakeFirst(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                      const ColumnChunk& chunk)
     {
@@ -302,7 +303,7 @@ private:
         }
     }
 
-    // A row for each position.
+    // Makes a row for each position.
     __aicore__ inline void MakeLast(const AscendC::GlobalTensor<T>& columns, const ConvolutionTile& tile,
                                     const ColumnChunk& chunk)
     {
@@ -338,7 +339,7 @@ private:
 
     __aicore__ inline bool TakesEverySecond() const { return tiling_.channelsLast == 0 && tiling_.strideWidth == 2; }
 
-    // Elements of rows of x that lie strideWidth apart.
+    // Takes elements of rows of x that lie strideWidth apart.
     __aicore__ inline void Take(const AscendC::GlobalTensor<T>& columns, const Block& block)
     {
         if (tiling_.strideWidth == 1) {
@@ -354,7 +355,7 @@ private:
         }
     }
 
-    // Every second element of each row.
+    // Takes every second element of each row.
     __aicore__ inline void TakePairs(const AscendC::GlobalTensor<T>& columns, const Block& block)
     {
         const uint32_t half = tiling_.copyElements / 2;
@@ -404,14 +405,14 @@ private:
         }
     }
 
-    // Elements of whole blocks.
+    // Rounds up to whole blocks.
     static __aicore__ inline uint32_t InBlocks(uint32_t elements)
     {
         constexpr uint32_t perBlock = AscendC::ONE_BLK_SIZE / sizeof(T);
         return (elements + perBlock - 1) / perBlock * perBlock;
     }
 
-    // Rows of a copy.
+    // Returns how many rows one copy may have.
     __aicore__ inline uint32_t MostRows(uint32_t stride) const
     {
         const uint32_t rows = tiling_.copyElements / stride;

@@ -1,5 +1,5 @@
 /*!
- * y = activation(x * weight + bias), depthwise and channels last, accumulated in float on the vector unit: rows of
+ * Computes y = activation(x * weight + bias), depthwise and channels last, in float on the vector unit: rows of
  * channels times those of a kernel offset, offset by offset. A product of matrices would have a single column.
  *
  * Bound: the vector unit, two instructions for each kernel offset of each element.
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// CHANNELS: primitives/convolution_epilogue.h.
+// For CHANNELS see primitives/convolution_epilogue.h.
 template <typename T, typename CHANNELS>
 class DepthwiseConvolution {
 public:
@@ -66,7 +66,7 @@ public:
     }
 
 private:
-    // Channels x kernel offsets become kernel offsets x channels, in float.
+    // Transposes the weight, channels x kernel offsets, to kernel offsets x channels, in float.
     __aicore__ inline void LoadWeight(const DepthwiseTile& tile)
     {
         const uint32_t cols = ConvolutionStride(kernelSize_);
@@ -113,7 +113,7 @@ private:
                     {tile.cols, tile.channels, stride_, tiling_.channels});
     }
 
-    // dst[col] = seen[col] * factors, for the columns of a row.
+    // Computes dst[col] = seen[col] * factors, for the columns of a row.
     __aicore__ inline void Multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& seen,
                                     const AscendC::LocalTensor<float>& factors, const DepthwiseTile& tile) const
     {

@@ -1,5 +1,6 @@
 /*!
- * Depthwise convolutions with channels last: tiles, and what their kernel offsets see of x.
+ * Walks over the tiles of depthwise convolutions with channels last, and loads the part of x that their kernel offsets
+ * see.
  *
  * A tile is some rows and columns of the output, and some channels. The part of x that its kernel offsets see is loaded
  * as a whole, with zeros where the padding is, and becomes float: so rows of channels are an offset's neighbours at any
@@ -98,7 +99,8 @@ public:
     __aicore__ inline void End() { queue_.FreeTensor(local_); }
 
 private:
-    // Rows or columns that a tile sees: `count` from position `start` of x on, of which [begin, end) lie in x.
+    // Describes rows or columns that a tile sees: `count` from position `start` of x on, of which [begin, end) lie in
+    // x.
     struct Inside {
         int64_t start;
         uint32_t begin;

@@ -1,6 +1,6 @@
 /*!
- * Tiling of depthwise convolutions with channels last. Plain C++.
- * Plan: primitives/convolution_depthwise_tiles.h.
+ * Calculates the tiling of depthwise convolutions with channels last, in plain C++.
+ * For the plan see primitives/convolution_depthwise_tiles.h.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_DEPTHWISE_TILING_H
@@ -16,7 +16,7 @@ constexpr uint64_t MOST_ROWS = 8;
 constexpr uint64_t LEAST_COLS = 8;
 constexpr uint64_t MOST_STEP = 255 * 8;  // floats from a repeat of an instruction to the next
 
-// Bytes of the Unified Buffer that a kernel takes besides those for x.
+// A kernel takes these bytes of the Unified Buffer besides those for x.
 struct Needs {
     uint64_t perOffset;  // and channel
     uint64_t perPlace;   // of a tile, and channel
@@ -29,7 +29,7 @@ constexpr uint64_t FloatCopyBytes(uint32_t bytes)
     return bytes == sizeof(float) ? 0 : sizeof(float);
 }
 
-// With two buffers of x.
+// Returns the bytes of a tile, where x has two buffers.
 inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, const Needs& needs)
 {
     const auto seen = [](uint64_t count, uint64_t stride, uint64_t kernel, uint64_t dilation) {
@@ -44,8 +44,8 @@ inline uint64_t TileBytes(const ConvolutionTilingData& tiling, uint32_t bytes, c
            channels * (positions * (2 * bytes + FloatCopyBytes(bytes)) + kernelSize * needs.perOffset + columns);
 }
 
-// Tiles of a depthwise convolution with channels last; false if the convolution is another one, or a tile does not fit
-// in the Unified Buffer.
+// Plans tiles of a depthwise convolution with channels last; false if the convolution is another one, or a tile does
+// not fit in the Unified Buffer.
 inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& needs, ConvolutionTilingData& tiling)
 {
     if (tiling.channelsLast == 0 || tiling.groupIn != 1 || tiling.groupOut != 1 || tiling.channels == 1 ||
@@ -86,11 +86,11 @@ inline bool PlanTiles(const Platform& platform, uint32_t bytes, const Needs& nee
     return true;
 }
 
-// Cores for the tasks.
+// Plans the cores for the tasks.
 inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, ConvolutionTilingData& tiling)
 {
     const uint32_t side = CUBE_SIDE;
-    tiling.product = PlanCube(side, side, side, x.dtype, DataType::FLOAT32, false, false);  // which nothing is asked of
+    tiling.product = PlanCube(side, side, side, x.dtype, DataType::FLOAT32, false, false);  // no product is calculated
     LaunchConfig config = convolution::Share(x, platform, tiling);
     tiling.columnBytes = 0;
     tiling.workspacePerCore = 0;

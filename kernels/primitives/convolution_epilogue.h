@@ -1,5 +1,5 @@
 /*!
- * What is done to the channels of tiles of float sums, and the activation.
+ * Applies a function of the channels, and the activation, to tiles of float sums.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_H
@@ -79,7 +79,7 @@ private:
     CHANNELS channels_;
 };
 
-// A convolution whose tiles the vector unit finishes, or makes. CHANNELS as above.
+// Runs a convolution whose tiles the vector unit finishes, or makes. CHANNELS is as above.
 template <typename T, typename CHANNELS>
 __aicore__ inline void ConvolveAndFinish(GM_ADDR x, GM_ADDR weight, const typename CHANNELS::Values& values, GM_ADDR y,
                                          GM_ADDR workspace, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)

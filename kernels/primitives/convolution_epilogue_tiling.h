@@ -1,5 +1,5 @@
 /*!
- * Tiling of convolutions whose tiles the vector unit finishes, or makes. Plain C++.
+ * Calculates the tiling of convolutions whose tiles the vector unit finishes, or makes, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_EPILOGUE_TILING_H
@@ -12,14 +12,15 @@ namespace ms_ascend_ops {
 
 namespace convolution {
 
-// What an epilogue does to channels keeps so many bytes in the Unified Buffer, for each row of a chunk and each column.
+// The epilogue's function of channels keeps so many bytes in the Unified Buffer, for each row of a chunk and each
+// column.
 struct ChannelBytes {
     uint64_t perRow;
     uint64_t perColumn;
 };
 
-// Tiles of a convolution with an activation. If nothing is done to them, the cube writes the result itself where it
-// can.
+// Plans tiles of a convolution with an activation. If nothing is done to them, the cube writes the result itself where
+// it can.
 template <class ACTIVATION>
 LaunchConfig PlanFinished(const TensorDesc& x, const Platform& platform, ACTIVATION activation, bool changesChannels,
                           const ChannelBytes& channel, ConvolutionTilingData& tiling)
@@ -46,7 +47,7 @@ LaunchConfig PlanFinished(const TensorDesc& x, const Platform& platform, ACTIVAT
     PlanTiles(platform, bytes, tiling);
     const bool rounds = x.dtype != DataType::FLOAT32 && tiling.chunks > 1;
     tiling.finished = changesChannels || activation != ACTIVATION::NONE || rounds ? 1 : 0;
-    // The result in two chunks, what the vector unit works with, and what it does to a channel.
+    // There are two chunks of the result, the operands of the vector unit, and the epilogue's values of a channel.
     const EpilogueBytes epilogue{(1 + tiling.scratch) * sizeof(float) + 2 * bytes, channel.perRow, channel.perColumn};
     return PlanProduct(x, platform, epilogue, tiling);
 }

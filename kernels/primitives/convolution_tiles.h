@@ -1,7 +1,7 @@
 /*!
- * Convolutions as an implicit product of matrices, tile by tile of the output.
+ * Computes convolutions as an implicit product of matrices, tile by tile of the output.
  *
- * A core takes tiles of positions in turn; its vector unit makes the columns of a chunk of K in the workspace
+ * Tiles of positions go to cores round-robin; a core's vector unit makes the columns of a chunk of K in the workspace
  * (convolution_columns.h) while its cube multiplies those before with the weight. Sums of several chunks are added up
  * in global memory, in order. The cube writes the output itself, or float sums go through the workspace to the vector
  * unit, which finishes them.
@@ -17,7 +17,7 @@
 
 namespace ms_ascend_ops {
 
-// RESULT: float for the vector unit, or T.
+// RESULT is float for the vector unit, or T.
 template <typename T, typename RESULT>
 class Convolution {
 public:
@@ -64,7 +64,7 @@ public:
     }
 
 private:
-    // A chunk of a task.
+    // A step multiplies one chunk of K of a task.
     struct Step {
         uint64_t task;
         uint32_t chunk;
@@ -159,7 +159,7 @@ private:
         const int outs = static_cast<int>(tile.outs);
         const int rows = last ? positions : outs;
         const int cols = last ? outs : positions;
-        // Elements from a row of each matrix to the next.
+        // These are the elements from a row of each matrix to the next.
         const int weightStride = static_cast<int>(weight_.Stride());
         const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.k)
                                                        : (direct ? tiling_.width : tile.Positions()));

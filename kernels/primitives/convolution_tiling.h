@@ -1,5 +1,5 @@
 /*!
- * Tiling of convolutions and of the gradient of their weight. Plain C++.
+ * Calculates the tiling of convolutions and of the gradient of their weight, in plain C++.
  *
  * A tile holds some positions of the output, whole rows of them or a piece of one row. The elements that the kernel
  * sees at these positions are columns: a matrix that is multiplied with the weight. It is made in the workspace, a
@@ -10,6 +10,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_TILING_H
 
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -110,8 +111,10 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.groupIn = tiling.channels / tiling.groups;
     tiling.groupOut = tiling.outChannels / tiling.groups;
     if (weight.dims[last ? 3 : 1] != tiling.groupIn) {
-        throw std::invalid_argument("weight must have x's channels / groups (" + std::to_string(tiling.groupIn) +
-                                    ") in its dim of input channels, got " + std::to_string(weight.dims[last ? 3 : 1]));
+        const std::string axis = last ? "-1" : "1";
+        Refuse("weight.shape[" + axis + "] must be x.shape[" + axis + "] / groups (" + std::to_string(tiling.groupIn) +
+                   ")",
+               ShapeText(weight));
     }
     tiling.kernelHeight = size(weight, first, "the rows of the kernel");
     tiling.kernelWidth = size(weight, first + 1, "the columns of the kernel");
@@ -130,15 +133,16 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
     if (!last) {  // from a channel to the next
-        Size32(static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth, "the positions of a channel of y");
+        Size32(static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth, "the output pixels of a channel");
     }
     if (y.IsGiven() && (y.dims[first] != rows || y.dims[first + 1] != cols)) {
-        throw std::invalid_argument(std::string(yName) + " must have " + std::to_string(rows) + " x " +
-                                    std::to_string(cols) + " positions, got " + std::to_string(y.dims[first]) + " x " +
-                                    std::to_string(y.dims[first + 1]));
+        const bool isRows = y.dims[first] != rows;
+        Refuse(std::string(yName) + ".shape[" + std::to_string(isRows ? first : first + 1) +
+                   "] must be that of the output (" + std::to_string(isRows ? rows : cols) + ")",
+               ShapeText(y));
     }
     const uint64_t kernelSize = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
-    tiling.k = Size32(tiling.groupIn * kernelSize, "the terms of a sum");
+    tiling.k = Size32(tiling.groupIn * kernelSize, "the elements of a kernel (K)");
     const bool inPlace = params.pad_top == 0 && params.pad_bottom == 0 && params.pad_left == 0 &&
                          params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1 &&
                          tiling.gapHeight == 0 && tiling.gapWidth == 0;
@@ -151,11 +155,11 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
         }
         tiling.height = 1;
         tiling.outHeight = 1;
-        tiling.width = Size32(positions, "the positions");
+        tiling.width = Size32(positions, "the output pixels");
         tiling.outWidth = tiling.width;
     }
 
-    // Tiles of positions.
+    // The tiles of positions come first: chunks follow from them.
     const bool host = platform.tileBytes != 0;
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t most = host ? HOST_POSITIONS : POSITIONS;
@@ -206,7 +210,7 @@ inline uint64_t PositionTiles(const ConvolutionTilingData& tiling)
     return tiling.samples * CeilDiv(tiling.outHeight, tiling.tileRows) * CeilDiv(tiling.outWidth, tiling.tileCols);
 }
 
-// Half of a tile of positions.
+// Halves a tile of positions.
 inline void Halve(ConvolutionTilingData& tiling)
 {
     if (tiling.tileRows > 1) {
@@ -216,7 +220,7 @@ inline void Halve(ConvolutionTilingData& tiling)
     }
 }
 
-// Elements from a row of the columns to the next; 0: they are made in the workspace, without gaps.
+// Returns the elements from a row of the columns to the next; 0: they are made in the workspace, without gaps.
 inline uint64_t ColumnStride(const ConvolutionTilingData& tiling)
 {
     return tiling.direct == 0 ? 0 : tiling.channelsLast != 0 ? tiling.channels : tiling.width;
@@ -247,7 +251,7 @@ inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Convolu
     return config;
 }
 
-// Tiles of positions and of output channels, smaller ones where there are few.
+// Plans tiles of positions and of output channels, smaller ones where there are few.
 inline void PlanTiles(const Platform& platform, uint32_t bytes, ConvolutionTilingData& tiling)
 {
     tiling.tileOut =

@@ -1,10 +1,11 @@
 /*!
- * The weight of a convolution as its products read it.
+ * Lays the weight of a convolution out as its products read it.
  *
- * A row for each output channel, with its K elements in the order of the columns (convolution_columns.h): so a weight
- * lies in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed where it lies
- * if the K elements that are multiplied at once are the channels of x alone. Otherwise its kernel offsets are moved
- * into such rows in the workspace, before the products: runs of a few elements, which a copy takes many of at a time.
+ * There is a row for each output channel, with its K elements in the order of the columns (convolution_columns.h): this
+ * is how a weight lies in memory. One whose channels of x come first, as the gradient of x takes it, is read transposed
+ * where it lies if the K elements that are multiplied at once are the channels of x alone. Otherwise its kernel offsets
+ * are moved into such rows in the workspace, before the products: runs of a few elements, which a copy takes many of at
+ * a time.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H
 #define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_WEIGHT_H
@@ -38,7 +39,7 @@ public:
     }
 
     __aicore__ inline bool IsTransposed() const { return tiling_.weightTransposed != 0; }
-    // Elements from a row to the next, as it lies in memory.
+    // Returns the elements from a row to the next, as it lies in memory.
     __aicore__ inline uint32_t Stride() const { return tiling_.weightStride; }
 
     // Returns the weight that the columns of a chunk are multiplied with.
@@ -53,7 +54,7 @@ public:
     }
 
 private:
-    // The kernel offsets of all channels of x, for an output channel.
+    // Copies the kernel offsets of all channels of x, for an output channel.
     __aicore__ inline void MoveRow(const AscendC::GlobalTensor<T>& rows, uint64_t row, Columns<T>& copies)
     {
         const uint32_t kernelSize = tiling_.kernelHeight * tiling_.kernelWidth;

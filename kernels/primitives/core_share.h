@@ -1,5 +1,5 @@
 /*!
- * Cores and pipes: the part of a core in work that all share, and one pipe that waits for another.
+ * Holds what concerns cores and pipes: a core's share of the work, and the wait of one pipe for another.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CORE_SHARE_H
 #define MS_ASCEND_OPS_PRIMITIVES_CORE_SHARE_H
@@ -8,8 +8,8 @@
 
 namespace ms_ascend_ops {
 
-// The vector cores of a launch. Where they share cube cores, GetBlockNum counts groups of a cube core and its two
-// vector cores, and GetBlockIdx vector cores.
+// Returns the vector cores of a launch. Where they share cube cores, GetBlockNum counts groups of a cube core and its
+// two vector cores, and GetBlockIdx vector cores.
 __aicore__ inline uint64_t VectorCores()
 {
     return static_cast<uint64_t>(AscendC::GetBlockNum() * AscendC::GetTaskRation());

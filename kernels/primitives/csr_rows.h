@@ -1,6 +1,6 @@
 /*!
- * The pattern of a sparse matrix by rows (CSR) as a core reads it: where rows end, columns, values as scalars; and the
- * merge path, which shares ends of rows and entries out evenly, whatever the pattern.
+ * Reads the pattern of a sparse matrix by rows (CSR): the ends of rows, the columns, and values as scalars; and finds
+ * tasks by the merge path, which shares ends of rows and entries out evenly, whatever the pattern.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CSR_ROWS_H
 #define MS_ASCEND_OPS_PRIMITIVES_CSR_ROWS_H
@@ -68,7 +68,7 @@ public:
         return least;
     }
 
-    // The row of an entry.
+    // Returns the row of an entry.
     __aicore__ inline uint64_t RowOf(uint64_t entry) const
     {
         uint64_t least = 0;
@@ -171,8 +171,8 @@ struct BitsOf<float> {
     using Type = float;
 };
 
-// Values of T in global memory, one by one as floats. The scalar unit has no arithmetic on 16 bits: their bits are
-// moved to where a float has them.
+// Reads values of T in global memory, one by one as floats. The scalar unit has no arithmetic on 16 bits: their bits
+// are moved to where a float has them.
 template <typename T>
 class ScalarValues {
 public:

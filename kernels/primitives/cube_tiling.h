@@ -1,5 +1,5 @@
 /*!
- * The tiling of a Matmul object. Plain C++.
+ * Calculates the tiling of a Matmul object, in plain C++.
  *
  * On the NPU CANN's tiling classes make a TCubeTiling of it (kernels/ascend/op_host.h), which a kernel finds under the
  * same name in its tiling data; kernels read no field that TCubeTiling does not have. On a host it is used as it is.
@@ -17,8 +17,8 @@
 namespace ms_ascend_ops {
 
 struct CubeTiling {
-    // The names are those of TCubeTiling: the shapes of the matrices in memory, what a core calculates at once, and its
-    // base blocks.
+    // The names are those of TCubeTiling: the shapes of the matrices in memory, the shape that a core calculates at
+    // once, and its base blocks.
     int32_t M = 0;
     int32_t N = 0;
     int32_t Ka = 0;
@@ -42,8 +42,8 @@ constexpr uint32_t FRACTAL_BYTES = 32;  // of a row
 constexpr uint32_t BASE_M = 128;
 constexpr uint32_t BASE_N = 256;
 
-// The tiling of products of up to (m, k) x (k, n). Base blocks are as large as L0C takes, and two of each operand's as
-// L0A and L0B take; on the NPU baseK is CANN's choice.
+// Plans products of up to (m, k) x (k, n). Base blocks are as large as L0C takes, and two of each operand's as L0A and
+// L0B take; on the NPU baseK is CANN's choice.
 inline CubeTiling PlanCube(uint64_t m, uint64_t n, uint64_t k, DataType type, DataType resultType, bool transposeA,
                            bool transposeB)
 {
@@ -70,7 +70,7 @@ inline CubeTiling PlanCube(uint64_t m, uint64_t n, uint64_t k, DataType type, Da
     return tiling;
 }
 
-// Elements from a row of an operand to the next, as it lies in memory.
+// Describes the elements from a row of an operand to the next, as it lies in memory.
 struct RowsApart {
     uint64_t elements;
     const char* what;

@@ -1,5 +1,6 @@
 /*!
- * Parts of different lengths, one after the other, by their cumulative lengths: sequences, or the rows of groups.
+ * Finds parts of different lengths, which lie one after the other, by their cumulative lengths: sequences, or the rows
+ * of groups.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CUMULATIVE_LENGTHS_H
 #define MS_ASCEND_OPS_PRIMITIVES_CUMULATIVE_LENGTHS_H

@@ -1,9 +1,10 @@
 /*!
- * Tiling shared by attentions whose keys and values lie one after the other, and by their gradients. Plain C++.
+ * Calculates the tiling of attentions whose keys and values lie one after the other, and of their gradients, in plain
+ * C++.
  *
  * A task is a tile of query rows of one head, or, where a head has few rows, of all heads that share keys and values:
- * with the heads first, or one row a head, those lie one after the other in memory. Tasks go to cores in turn. Tiles
- * follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ * with the heads first, or one row a head, those lie one after the other in memory. Tasks go to cores round-robin.
+ * Tiles follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_DENSE_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_DENSE_ATTENTION_TILING_H
@@ -20,15 +21,15 @@ struct AttentionTilingData {
     uint64_t queryLength;
     uint64_t keyLength;
     uint64_t sequences;
-    uint64_t tilesPerUnit;
-    uint64_t unitsPerBatch;  // units whose rows a tile is taken from: heads, or groups of heads that share keys
-    uint64_t rowsPerUnit;
-    uint64_t unitsPerKeyHead;
-    uint64_t headsOfAUnit;
+    uint64_t tilesPerHeadGroup;
+    uint64_t headGroupsPerBatch;  // heads, or groups of heads that share keys; a tile has rows of one
+    uint64_t rowsPerHeadGroup;
+    uint64_t headGroupsPerKeyHead;
+    uint64_t headsPerHeadGroup;
     uint64_t heads;
-    // Elements from one to the next in memory.
+    // These are the elements from one to the next in memory.
     uint64_t queryBatch;
-    uint64_t queryUnit;
+    uint64_t queryHeadGroup;
     uint64_t queryRow;
     uint64_t keyBatch;
     uint64_t keyHead;
@@ -37,7 +38,7 @@ struct AttentionTilingData {
     uint64_t valueHead;
     uint64_t valueRow;
     uint64_t outBatch;
-    uint64_t outUnit;
+    uint64_t outHeadGroup;
     uint64_t outRow;
     uint64_t maskBatch;
     uint64_t maskHead;
@@ -65,7 +66,7 @@ struct AttentionGradTilingData {
     uint64_t heads;
     uint64_t keyHeads;
     uint64_t sharedHeads;  // heads of query that share one of key
-    // Elements from one to the next in memory.
+    // These are the elements from one to the next in memory.
     uint64_t queryBatch;
     uint64_t queryHead;
     uint64_t queryRow;
@@ -109,9 +110,11 @@ struct Sizes {
     uint64_t valueSize;
 };
 
-inline void Check(const Sizes& sizes, int64_t mostHeadSize)
+template <class PARAMS>
+void Check(const PARAMS& params, const Sizes& sizes, int64_t mostHeadSize)
 {
-    CheckSizes(sizes.headSize, sizes.valueSize, static_cast<uint64_t>(mostHeadSize));
+    CheckLastDim(params.query, "query", mostHeadSize);
+    CheckLastDim(params.value, "value", mostHeadSize);
     Size32(sizes.heads * std::max(sizes.headSize, sizes.valueSize), "the elements of all heads of a query");
 }
 
@@ -163,23 +166,24 @@ inline LaunchConfig Plan(const Sizes& sizes, const Work& work, const Platform& p
     Describe(sizes, work, tiling);
     // Rows of all heads of a group are one matrix if they lie one after the other.
     const bool grouped = work.equal && shared > 1 && queryLength < TILE_ROWS && (work.headsFirst || queryLength == 1);
-    tiling.unitsPerBatch = grouped ? sizes.keyHeads : sizes.heads;
-    tiling.unitsPerKeyHead = grouped ? 1 : shared;
-    tiling.headsOfAUnit = grouped ? shared : 1;
-    tiling.rowsPerUnit = grouped ? shared * queryLength : queryLength;
+    tiling.headGroupsPerBatch = grouped ? sizes.keyHeads : sizes.heads;
+    tiling.headGroupsPerKeyHead = grouped ? 1 : shared;
+    tiling.headsPerHeadGroup = grouped ? shared : 1;
+    tiling.rowsPerHeadGroup = grouped ? shared * queryLength : queryLength;
     const bool rowsOfAHead = work.headsFirst || grouped;
     tiling.queryRow = rowsOfAHead ? headSize : sizes.heads * headSize;
-    tiling.queryUnit = (rowsOfAHead ? queryLength * headSize : headSize) * tiling.headsOfAUnit;
+    tiling.queryHeadGroup = (rowsOfAHead ? queryLength * headSize : headSize) * tiling.headsPerHeadGroup;
     tiling.outRow = rowsOfAHead ? valueSize : sizes.heads * valueSize;
-    tiling.outUnit = (rowsOfAHead ? queryLength * valueSize : valueSize) * tiling.headsOfAUnit;
+    tiling.outHeadGroup = (rowsOfAHead ? queryLength * valueSize : valueSize) * tiling.headsPerHeadGroup;
 
-    const Tiles tiles = PlanTiles(tiling.rowsPerUnit, sizes.keyLength, valueSize, bytes, work.maskBytes, 0, platform);
+    const Tiles tiles =
+        PlanTiles(tiling.rowsPerHeadGroup, sizes.keyLength, valueSize, bytes, work.maskBytes, 0, platform);
     const uint64_t tileRows = tiles.rows;
     const uint64_t tileCols = tiles.cols;
     tiling.tileRows = static_cast<uint32_t>(tileRows);
     tiling.tileCols = static_cast<uint32_t>(tileCols);
     tiling.chunkRows = tiles.chunkRows;
-    tiling.tilesPerUnit = CeilDiv(tiling.rowsPerUnit, tileRows);
+    tiling.tilesPerHeadGroup = CeilDiv(tiling.rowsPerHeadGroup, tileRows);
     tiling.scores = PlanCube(tileRows, tileCols, headSize, work.type, DataType::FLOAT32, false, true);
     tiling.values = PlanCube(tileRows, valueSize, tileCols, work.type, DataType::FLOAT32, false, false);
     CheckRowsApart(tiling.scores, {tiling.queryRow, "a row of the queries"}, {tiling.keyRow, "a row of the keys"},
@@ -187,14 +191,14 @@ inline LaunchConfig Plan(const Sizes& sizes, const Work& work, const Platform& p
     CheckRowsApart(tiling.values, {tileCols, "a row of probabilities"}, {tiling.valueRow, "a row of the values"},
                    platform);
 
-    // Two tiles of scores, probabilities, and what they add to the output.
+    // There are two tiles of scores, probabilities, and what they add to the output.
     const uint64_t scoresBytes = tileRows * tileCols * sizeof(float);
     tiling.workspacePerCore =
         RoundUp(2 * scoresBytes + tileRows * tileCols * bytes + tileRows * valueSize * sizeof(float), uint64_t{512});
     LaunchConfig config;
     // Sequences of different lengths may each have a tile that is not full.
-    const uint64_t tasks = work.equal ? sizes.sequences * tiling.unitsPerBatch * tiling.tilesPerUnit
-                                      : tiling.unitsPerBatch * (tiling.tilesPerUnit + sizes.sequences);
+    const uint64_t tasks = work.equal ? sizes.sequences * tiling.headGroupsPerBatch * tiling.tilesPerHeadGroup
+                                      : tiling.headGroupsPerBatch * (tiling.tilesPerHeadGroup + sizes.sequences);
     config.blockDim = Cores(tasks, (work.equal ? sizes.sequences : 1) * Operations(sizes), platform);
     tiling.cores = config.blockDim;
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;

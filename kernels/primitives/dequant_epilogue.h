@@ -1,5 +1,5 @@
 /*!
- * Makes floats of tiles of integer products: scales of columns and rows, and a bias.
+ * Makes floats of tiles of integer products: it applies scales of columns and rows, and a bias.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_DEQUANT_EPILOGUE_H
 #define MS_ASCEND_OPS_PRIMITIVES_DEQUANT_EPILOGUE_H

@@ -1,5 +1,5 @@
 /*!
- * Tilings and kernels of operators on the tokens of experts agree on this. Plain C++.
+ * Tilings and kernels of operators on the tokens of experts agree on this. It is plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_EXPERT_ENTRIES_H
 #define MS_ASCEND_OPS_PRIMITIVES_EXPERT_ENTRIES_H

@@ -1,5 +1,5 @@
 /*!
- * The tiles of a core, for kernels whose tiling is primitives/flat_tiling.h.
+ * Finds the tiles of a core, for kernels with the tiling of primitives/flat_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_FLAT_H
 #define MS_ASCEND_OPS_PRIMITIVES_FLAT_H

@@ -1,6 +1,6 @@
 /*!
- * Tiling of kernels that take their tensors element by element, whatever the shape: consecutive tiles, shared out over
- * cores. Plain C++.
+ * Calculates, in plain C++, the tiling of kernels that take their tensors element by element, whatever the shape: cores
+ * share consecutive tiles.
  *
  * TILING is the TilingData of an operator; it has `uint64_t size, tiles, tilesPerCore` and `uint32_t tileLength`.
  */
@@ -22,7 +22,7 @@ inline LaunchConfig Plan(uint64_t size, uint32_t elementBytes, uint32_t ubBytes,
     const uint64_t capacity = ubBytes / bytesPerElement / line * line;
     LaunchConfig config;
     config.blockDim = CoresFor(CeilDiv(size, line), size * bytesMoved, platform);
-    // Small enough that every core gets a tile.
+    // The tile is small enough that every core gets one.
     const uint64_t share = std::max<uint64_t>(line, RoundUp(CeilDiv(size, config.blockDim), line));
     tiling.size = size;
     tiling.tileLength = static_cast<uint32_t>(std::min<uint64_t>(capacity, share));

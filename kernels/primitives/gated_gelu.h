@@ -1,5 +1,5 @@
 /*!
- * The gated kernels with the form of GELU that the tiling names.
+ * Runs the gated kernels with the form of GELU that the tiling names.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GATED_GELU_H
 #define MS_ASCEND_OPS_PRIMITIVES_GATED_GELU_H

@@ -1,10 +1,11 @@
 /*!
- * Gated linear units y = act(gate) * up and their gradient, for any activation of the form of primitives/silu.h and
- * primitives/gelu.h: Forward and Backward on float tensors, with as much scratch as activation_scratch.h says.
+ * Computes gated linear units, y = act(gate) * up, and their gradient, for any activation of the form of
+ * primitives/silu.h and primitives/gelu.h: Forward and Backward on float tensors, with as much scratch as
+ * activation_scratch.h says.
  *
- * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
- * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and
- * taken apart by GatherMask, and the gradient is put together by two transpositions (primitives/interleave.h).
+ * Plan: every core takes consecutive tiles; inputs and output have double-buffered queues, everything between is in
+ * float. gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it
+ * is and taken apart by GatherMask, and the gradient is put together by two transpositions (primitives/interleave.h).
  * Bound: memory (each input once, the output once).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GATED_KERNEL_H
@@ -269,7 +270,7 @@ public:
     }
 
 private:
-    // A tile as it was loaded.
+    // Is a tile as it was loaded.
     struct Operands {
         AscendC::LocalTensor<T> dy;
         AscendC::LocalTensor<T> gate;

@@ -1,5 +1,5 @@
 /*!
- * Tiling shared by the gated linear units: y = act(gate) * up. Plain C++.
+ * Calculates the tiling that the gated linear units, y = act(gate) * up, share, in plain C++.
  *
  * The operands are `rows` rows of `length` elements. A tile is part of a row when rows are long, several rows when they
  * are short. Tiles are shared out over cores.
@@ -26,14 +26,14 @@ struct GatedTilingData {
     uint32_t stride;   // elements from a row to the next in the Unified Buffer
     uint32_t pairs;    // gate and up alternate element by element: 1: gate first, 2: up first
     uint32_t scratch;  // float tensors of a tile's size that the activation needs
-    uint32_t form;     // which form of the activation; of GELU, 1: tanh
+    uint32_t form;     // form of the activation; of GELU, 1: tanh
 };
 
 namespace gated {
 
 constexpr uint32_t FIXED_BYTES = 1024;  // a block of ones, rounding of buffers
 
-// The work to be tiled, and its kernel.
+// Describes the work to be tiled, and its kernel.
 struct Work {
     uint64_t rows;
     uint64_t length;
@@ -69,7 +69,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     const uint32_t bytesMoved = (work.forward ? 3 : 5) * work.elementBytes;
     LaunchConfig config;
     config.blockDim = CoresFor(CeilDiv(total, line), total * bytesMoved, platform);
-    // Small enough that every core gets a tile.
+    // The tile is small enough that every core gets one.
     const uint64_t target = std::min<uint64_t>(capacity, RoundUp(CeilDiv(total, config.blockDim), line));
     tiling.rows = rows;
     tiling.length = length;
@@ -100,7 +100,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     return config;
 }
 
-// Two tensors of any shape.
+// Plans two tensors of any shape.
 inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const ActivationScratch& scratch,
                             const Platform& platform, GatedTilingData& tiling)
 {
@@ -108,8 +108,8 @@ inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const Activati
     return Plan({1, size, size, SizeOf(gate.dtype), forward, false, scratch}, platform, tiling);
 }
 
-// The two halves of an axis of x, which is outer x 2 x inner when they lie apart; interleaved, every pair along the
-// axis is such a piece.
+// Plans the two halves of an axis of x, which is outer x 2 x inner when they lie apart; interleaved, every pair along
+// the axis is such a piece.
 inline LaunchConfig PlanHalves(const TensorDesc& x, int64_t axisAttribute, bool interleaved, bool forward,
                                const ActivationScratch& scratch, const Platform& platform, GatedTilingData& tiling)
 {

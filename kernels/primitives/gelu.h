@@ -1,9 +1,9 @@
 /*!
- * GELU and its derivative on float tensors, by error function and by its tanh approximation.
+ * Computes GELU and its derivative on float tensors, by error function and by its tanh approximation.
  *
- * Built on Exp, Div and polynomials, not on the Erf and Tanh of Ascend C's high-level library: 1 + erf(x / sqrt(2)) and
- * 1 + tanh(u) cancel for negative x, and what is left of a float is nothing from x = -5.5 on. These forms keep their
- * relative accuracy: the first down to the smallest floats, the second down to 3e-38, below which it gives 0.
+ * They are built on Exp, Div and polynomials, not on the Erf and Tanh of Ascend C's high-level library: 1 + erf(x /
+ * sqrt(2)) and 1 + tanh(u) cancel for negative x, and no bit of a float is left from x = -5.5 on. These forms keep
+ * their relative accuracy: the first down to the smallest floats, the second down to 3e-38, below which it gives 0.
  *
  * For x = NaN all results are NaN. gelu(inf) = inf. gelu(-inf) is its limit 0 by error function, and NaN by tanh, as in
  * MindSpore and PyTorch; the slope is 1 and 0 there.
@@ -146,7 +146,7 @@ private:
     static constexpr float INVERSE_SQRT_2PI = 0.3989422804014327f;
     static constexpr float STEEP = 1152921504606846976.0f;  // 2^60
 
-    // The numerator of R.
+    // These are the coefficients of the numerator of R.
     static constexpr float C0 = 11.62160996f;
     static constexpr float C1 = 8.43329823f;
     static constexpr float C2 = 2.7896454f;

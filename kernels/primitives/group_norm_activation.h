@@ -1,5 +1,5 @@
 /*!
- * Activations of group_norm, by number, in the order of the definition: none, silu, relu.
+ * Applies an activation of group_norm, by its number in the order of the definition: none, silu, relu.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_ACTIVATION_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_ACTIVATION_H

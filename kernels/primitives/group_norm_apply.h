@@ -1,5 +1,5 @@
 /*!
- * The stage of group_norm that applies the factors of channels to data: y = act((x - K) * A + B).
+ * Runs the stage of group_norm that applies the factors of channels to data: y = act((x - K) * A + B).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_APPLY_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_APPLY_H
@@ -25,11 +25,11 @@ struct GroupNormArrays {
     static constexpr uint32_t PIECE_SUMS = 2;  // channels last
 };
 
-// Stage 3.
+// Runs stage 3.
 template <typename T, bool LAST>
 class GroupNormApply {
 public:
-    // Buffers for tiles and blocks of at least so many elements.
+    // Makes buffers for tiles and blocks of at least so many elements.
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, const NormGroupsTilingData& tiling,
                                 uint32_t tileElements, uint32_t stepElements, AscendC::TPipe& pipe)
     {
@@ -53,7 +53,7 @@ public:
     __aicore__ inline void Apply(uint64_t begin, uint64_t end)
     {
         walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        while (walk_.NextTask()) {
             values_.Load(GroupNormArrays::A, 3, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
                 AscendC::LocalTensor<T> xLocal = CopyIn(walk_.offset, walk_.shape);

@@ -1,5 +1,5 @@
 /*!
- * The stage of group_norm that combines sums to mean and rstd of the groups, and those to factors of the channels.
+ * Runs the stage of group_norm that combines sums to mean and rstd of the groups, and those to factors of the channels.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_COMBINE_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_COMBINE_H
@@ -16,7 +16,7 @@ namespace ms_ascend_ops {
 // the squares from them; or x itself, which goes to y then.
 enum class GroupNormFrom { GROUPS, CHANNELS, MEANS, X };
 
-// Stage 2.
+// Runs stage 2.
 template <typename T, typename G, GroupNormFrom FROM>
 class GroupNormCombine : public GroupTiles<G> {
 public:
@@ -253,7 +253,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // A = gamma * rstd, B = beta + (K - mean) * A, with K - mean = shifted_ - delta.
+    // Computes A = gamma * rstd and B = beta + (K - mean) * A, with K - mean = shifted_ - delta.
     __aicore__ inline void ComputeFactors(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);

@@ -1,7 +1,7 @@
 /*!
- * The stages of group_norm that combine the values of channels to values of groups and hand those out to the channels.
- * A tile is some groups of one sample, or all groups of some samples, with D values each; a group of many channels is
- * walked through in tiles of channels.
+ * Serves the stages of group_norm that combine the values of channels to values of groups and hand those out to the
+ * channels. A tile is some groups of one sample, or all groups of some samples, with D values each; a group of many
+ * channels is walked through in tiles of channels.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
@@ -35,7 +35,7 @@ public:
     }
 
 protected:
-    // The tile that begins with group `group`; false after `end`.
+    // Goes to the tile that begins with group `group`; false after `end`.
     __aicore__ inline bool SetTile(uint64_t group, uint64_t end)
     {
         if (group >= end) {
@@ -72,13 +72,14 @@ protected:
         return sample_ * tiling_.channelStride + static_cast<uint64_t>(firstOfSample_) * tiling_.groupChannels + column;
     }
 
-    // A tile of an array of the workspace. To be freed with inQueue_.FreeTensor.
+    // Loads a tile of an array of the workspace, to be freed with inQueue_.FreeTensor.
     __aicore__ inline AscendC::LocalTensor<float> LoadArray(uint64_t array, uint32_t column)
     {
         return LoadTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], BlockOf(column));
     }
 
-    // Any values of the workspace: a block of array `array`, from element `at` on, its rows `stride` elements apart.
+    // Loads any values of the workspace: a block of array `array`, from element `at` on, with rows `stride` elements
+    // apart.
     __aicore__ inline AscendC::LocalTensor<float> LoadValues(uint64_t array, uint64_t at, const RowBlock& block,
                                                              uint64_t stride)
     {
@@ -101,7 +102,7 @@ protected:
         return inQueue_.template DeQue<X>();
     }
 
-    // dst = the sum of an array's pieces, `step` arrays apart.
+    // Sets dst to the sum of an array's pieces, which are `step` arrays apart.
     __aicore__ inline void SumPieces(const AscendC::LocalTensor<float>& dst, uint64_t array, uint32_t step,
                                      uint32_t column)
     {
@@ -126,7 +127,7 @@ protected:
         StoreTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], local, BlockOf(column));
     }
 
-    // gamma_ and beta_ of the tile's channels, for one sample.
+    // Loads gamma_ and beta_ of the tile's channels, for one sample.
     __aicore__ inline void LoadFactors(uint32_t column, bool withBeta)
     {
         const uint64_t channel = static_cast<uint64_t>(firstOfSample_) * tiling_.groupChannels + column;
@@ -143,7 +144,8 @@ protected:
         }
     }
 
-    // dst (a value a row; zeros after them, so that whole blocks can be read) = sums over src's rows, times `factor`.
+    // Sets dst to the sums over src's rows, times `factor`: a value a row, and zeros after them, so that whole blocks
+    // can be read.
     __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      const RowBlock& block, float factor)
     {
@@ -154,7 +156,7 @@ protected:
         AscendC::Muls(dst, dst, factor, static_cast<int32_t>(groups8_));
     }
 
-    // dst[sample] = vector, for each sample of the tile.
+    // Copies a vector to dst[sample], for each sample of the tile.
     __aicore__ inline void RepeatFactor(const AscendC::LocalTensor<float>& dst,
                                         const AscendC::LocalTensor<float>& vector, const RowBlock& block)
     {

@@ -3,8 +3,8 @@
  * over each channel.
  *
  * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
- * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk
- * of rows, tile by tile; a channel's value acts on its column.
+ * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a task is a chunk of rows,
+ * tile by tile; a channel's value acts on its column.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of a piece that sums of a channel are of.
+// Returns the positions of a piece, which sums of a channel are of.
 __aicore__ inline uint64_t PieceRows(const NormGroupsTilingData& tiling, uint32_t piece)
 {
     const uint64_t left = tiling.lineSize - static_cast<uint64_t>(piece % tiling.linePieces) * tiling.sumChunkRows;
@@ -50,14 +50,14 @@ __aicore__ inline DataRows SumRows(const NormGroupsTilingData& tiling)
             tiling.sumStepRows,     tiling.sumTileCols, tiling.sumStride};
 }
 
-// Units of work, and the tiles of a unit.
+// Walks over tasks, and over the tiles of each.
 template <bool LAST>
 class ChannelWalk {
 public:
-    uint64_t state = 0;      // index of the unit's first channel among the channel values
-    uint32_t channels = 0;   // of the unit
+    uint64_t state = 0;      // index of the task's first channel among the channel values
+    uint32_t channels = 0;   // of the task
     uint32_t piece = 0;      // of those channels
-    uint64_t probe = 0;      // where the unit's probe lies
+    uint64_t probe = 0;      // where the task's probe lies
     uint64_t offset = 0;     // where the tile lies
     Rows shape{0, 0, 0, 0};  // of the tile
 
@@ -76,7 +76,7 @@ public:
         end_ = end;
     }
 
-    __aicore__ inline bool NextUnit()
+    __aicore__ inline bool NextTask()
     {
         if (next_ >= end_) {
             return false;
@@ -127,7 +127,7 @@ public:
         return true;
     }
 
-    // The block of the tile that begins with row r.
+    // Returns the block of the tile that begins with row r.
     __aicore__ inline RowBlock BlockOf(uint32_t r) const
     {
         const uint32_t left = shape.rows - r;
@@ -146,7 +146,7 @@ private:
     uint64_t rowEnd_ = 0;
 };
 
-// Values of a unit's channels, and what they do to a block.
+// Holds values of a task's channels, and applies them to a block.
 template <bool LAST>
 class ChannelValues {
 public:
@@ -170,7 +170,7 @@ public:
         }
     }
 
-    // Loads `values` arrays of the workspace, from array `first` on, at the unit's channels.
+    // Loads `values` arrays of the workspace, from array `first` on, at the task's channels.
     __aicore__ inline void Load(uint32_t first, uint32_t values, uint64_t state, uint32_t channels)
     {
         local_ = queue_.template AllocTensor<float>();
@@ -192,7 +192,7 @@ public:
         }
     }
 
-    // Value 0, calculated here instead of loaded. `vector` lives as long as it is used.
+    // Sets value 0, which is calculated here instead of loaded. `vector` lives as long as it is used.
     __aicore__ inline void Set(const AscendC::LocalTensor<float>& vector, [[maybe_unused]] uint32_t channels)
     {
         if constexpr (LAST) {
@@ -202,7 +202,7 @@ public:
         }
     }
 
-    // dst = src op value, on the block that begins with row r of the tile.
+    // Computes dst = src op value, on the block that begins with row r of the tile.
     template <class INSTRUCTION>
     __aicore__ inline void Apply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                  uint32_t value, [[maybe_unused]] uint32_t r, const RowBlock& block)
@@ -224,7 +224,7 @@ private:
     AscendC::LocalTensor<float> blocks_;
 };
 
-// Sums over a unit's channels, which it leaves in the workspace.
+// Sums over a task's channels, and leaves the sums in the workspace.
 template <bool LAST>
 class ChannelSums {
 public:
@@ -278,7 +278,7 @@ public:
         }
     }
 
-    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the unit's channels.
+    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the task's channels.
     __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
     {
         for (uint32_t sum = first; sum < sums_; ++sum) {
@@ -289,7 +289,7 @@ public:
         Free();
     }
 
-    // Or, if they are finished already: Ready, Store as often as need be, Free.
+    // If they are finished already, call these instead: Ready, Store as often as need be, Free.
     __aicore__ inline void Ready()
     {
         queue_.EnQue(local_);

@@ -1,10 +1,10 @@
 /*!
- * Tiling of group_norm and group_norm_grad. Plain C++.
+ * Calculates the tiling of group_norm and group_norm_grad, in plain C++.
  *
  * x is N x C x S (channels first) or N x S x C (channels last). Tiles hold channels: rows of S elements, or pieces of
  * them, when channels come first; columns of a chunk of rows when they come last. With channels first a group lies in
- * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. What is calculated
- * of a tile depends on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
+ * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. Tiles depend on the
+ * shape and on the Unified Buffer, not on the number of cores, so results do not either.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILING_H
@@ -76,7 +76,7 @@ constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums co
 constexpr uint32_t MAX_CHUNKS = 96;          // two for each core of a 48-core chip
 constexpr uint32_t BATCH_BYTES = 512 * 1024;
 constexpr uint32_t LINE_ELEMENTS = 128;
-constexpr uint32_t MAX_MORE_PIECES = 4096;  // that are tried
+constexpr uint32_t MAX_MORE_PIECES = 4096;  // most pieces that are tried
 constexpr uint32_t REDUCE_COLS = 512;
 constexpr uint32_t REDUCE_BYTES = 48 * 1024;
 constexpr uint32_t COMBINE_BUFFERS = 11;     // of COMBINE_ELEMENTS floats
@@ -105,7 +105,7 @@ inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
     return {static_cast<uint64_t>(x.dims[0]), x.Product(1, x.rank) / channels, channels};
 }
 
-// Tiles of rows.
+// Plans the tiles of rows.
 struct RowTiles {
     uint32_t pieces;
     uint32_t tileRows;
@@ -118,7 +118,8 @@ struct RowTiles {
     uint32_t StepRows() const { return isShort ? tileRows : 1; }
 };
 
-// Pieces of a row of which none is larger than `capacity`; a few more than that takes, if they are alike then.
+// Returns in how many pieces a row is cut of which none is larger than `capacity`; a few more than that takes, if they
+// are alike then.
 inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
 {
     const uint64_t least = CeilDiv(size, capacity);
@@ -153,7 +154,8 @@ inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t
     return tiles;
 }
 
-// Channels first: rows of S elements, and of D * S. Both stages have the same buffers for x and its temporaries.
+// With channels first there are rows of S elements, and of D * S. Both stages have the same buffers for x and its
+// temporaries.
 inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand, const Platform& platform,
                       NormGroupsTilingData& tiling)
 {
@@ -206,7 +208,7 @@ inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Dem
         static_cast<uint32_t>(most > FLOATS_PER_REPEAT ? most / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT : most);
 }
 
-// Channels last: chunks of rows, columns in tiles.
+// With channels last there are chunks of rows, and tiles of columns.
 inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand,
                      NormGroupsTilingData& tiling)
 {
@@ -290,7 +292,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     config.blockDim = CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
     tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
     tiling.sumItemsPerCore = CeilDiv(sumTiles, config.blockDim) * tiling.sumStep;
-    // Whole groups for each core, if no core gets much more to do by that: they stay in its cache.
+    // Every core gets whole groups, if no core gets much more to do by that: they stay in its cache.
     const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
     const uint64_t groups = std::max<uint64_t>(1, tiling.groups);
     const uint32_t cores = groupSums ? CoresFor(groups, demand.queues * elements * bytes, platform) : config.blockDim;

@@ -1,5 +1,5 @@
 /*!
- * x rounded to integers of 8 bits, group by group: x = integers * scale.
+ * Rounds x to integers of 8 bits, group by group: x = integers * scale.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_ROUNDING_H
 #define MS_ASCEND_OPS_PRIMITIVES_GROUP_ROUNDING_H
@@ -44,7 +44,7 @@ struct GroupScratch {
     AscendC::LocalTensor<float> spread;   // a block a group
 };
 
-// x becomes x / scale, of magnitudes up to 127. What is not finite makes the scale of its group NaN.
+// x becomes x / scale, of magnitudes up to 127. A value that is not finite makes the scale of its group NaN.
 __aicore__ inline void DivideByScale(const AscendC::LocalTensor<float>& x, const AscendC::LocalTensor<float>& scale,
                                      const GroupScratch& scratch, const Groups& groups)
 {

@@ -1,5 +1,5 @@
 /*!
- * Two tensors of floats put together element by element, without Gather, which makes 5 elements a cycle.
+ * Puts two tensors of floats together element by element, without Gather, which makes 5 elements a cycle.
  *
  * They lie in runs of 64: 64 of the first, 64 of the second, 64 of the first ... Such a pair of runs is 16 blocks of 8.
  * Transposed as a matrix of 16 x 8 and once more, element j of run s comes to be element 2 j + s: the first time blocks
@@ -16,7 +16,7 @@ namespace ms_ascend_ops {
 constexpr uint32_t RUN = FLOAT_LANES;  // floats, one repeat of an instruction
 constexpr uint32_t BLOCKS_OF_PAIR = 2 * RUN / FLOATS_PER_BLOCK;
 
-// Each 16 blocks of src, transposed. At most 255 times.
+// Transposes each 16 blocks of src, at most 255 times.
 __aicore__ inline void TransposeBlocks(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                        uint32_t times)
 {

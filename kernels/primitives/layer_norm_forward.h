@@ -1,6 +1,6 @@
 /*!
- * LayerNorm: y = (x - mean) * rstd * gamma + beta over rows, rstd = 1 / sqrt(var + epsilon), of x or of x = x1 + x2;
- * without an addition also the ReLU of that.
+ * Computes LayerNorm over rows, y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var + epsilon), of x or of x
+ * = x1 + x2; without an addition also the ReLU of that.
  *
  * The variance neither cancels nor takes a pass of its own. A row is shifted by k, the mean of its first columns (the
  * probe, a sixteenth of them), and c = x - k and c^2 are summed: mean = k + d with d = sum(c) / n, and var =
@@ -148,7 +148,7 @@ private:
                 const uint32_t at = r * tiling_.stride;
                 const AscendC::LocalTensor<float> x = input_.Take(at, block.Elements(), square_);
                 const AscendC::LocalTensor<float> shifted = Shifted(yLocal[at], x);
-                // With the gaps between rows, which are read below.
+                // The gaps between rows take part, as they are read below.
                 const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
                 SubtractRows(shifted, x, shiftBlocks_[r * FLOATS_PER_BLOCK], wide);
                 AscendC::Mul(square_, shifted, shifted, static_cast<int32_t>(block.Elements()));
@@ -210,8 +210,8 @@ private:
         AscendC::Adds(laneSum_, totalLanes_, 0.0f, static_cast<int32_t>(2 * FLOAT_LANES));
     }
 
-    // k, d and the variance of a row. With the pieces' lengths n_p, first k that of the first piece, r_p = k_p + s1_p /
-    // n_p - k: d = sum(n_p * r_p) / n, var = sum(s2_p - s1_p^2 / n_p + n_p * (r_p - d)^2) / n.
+    // Computes k, d and the variance of a row. With the pieces' lengths n_p, first k that of the first piece, r_p = k_p
+    // + s1_p / n_p - k: d = sum(n_p * r_p) / n, var = sum(s2_p - s1_p^2 / n_p + n_p * (r_p - d)^2) / n.
     __aicore__ inline void CombinePieces(uint64_t row)
     {
         pieces_.Load(row);
@@ -231,7 +231,7 @@ private:
         pieces_.Scale(DELTA, full, last);
         AscendC::Sub(square, square, work, count);
         MeanOfPieces(delta_, full, last);
-        // If the first piece is far from the mean of all, d is far from precise, too: what is left is small.
+        // If the first piece is far from the mean of all, d is far from precise, too; the remaining distance is small.
         MeanOfPieces(rstdBlocks_, full, last);
         AscendC::Add(delta_, delta_, rstdBlocks_, blockCount);
         AscendC::Mul(mean, mean, mean, count);
@@ -240,7 +240,7 @@ private:
         pieces_.Sum(variance_, SQUARE);
         AscendC::Muls(variance_, variance_, tiling_.inverseCols, blockCount);
         pieces_.Free();
-        // The mean of all is nearer to most values than that of the first piece: it becomes k, what it lacks becomes d.
+        // The mean of all is nearer to most values than that of the first piece: it becomes k, and its error becomes d.
         AscendC::Add(shiftBlocks_, shift_, delta_, blockCount);
         AscendC::Sub(shift_, shift_, shiftBlocks_, blockCount);
         AscendC::Add(delta_, delta_, shift_, blockCount);
@@ -313,7 +313,7 @@ private:
         BroadcastRows(shiftBlocks_, shift_, rows);
     }
 
-    // d and the variance of the tile's rows.
+    // Computes d and the variance of the tile's rows.
     __aicore__ inline void FinishStatistics(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
@@ -349,7 +349,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // y = (c - d) * rstd * gamma + beta, or its ReLU, on a block of rows, the first of which is row r.
+    // Computes y = (c - d) * rstd * gamma + beta, or its ReLU, on a block of rows, the first of which is row r.
     __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& shifted,
                                      uint32_t r, const AscendC::LocalTensor<float>& gamma,
                                      const AscendC::LocalTensor<float>& beta, const RowBlock& block)

@@ -1,8 +1,8 @@
 /*!
- * Gated linear layers y = act(x gate_weight^T) * (x up_weight^T), accumulated in float, for any activation of the form
- * of primitives/silu.h and primitives/gelu.h.
+ * Computes gated linear layers, y = act(x gate_weight^T) * (x up_weight^T), with sums in float, for any activation of
+ * the form of primitives/silu.h and primitives/gelu.h.
  *
- * Plan: every core takes tiles of y in turn. Both float products of a tile go through the workspace
+ * Plan: tiles of y go to cores round-robin. Both float products of a tile go through the workspace
  * (primitives/product_tiles.h), and the vector unit multiplies the activation of one with the other and rounds once:
  * neither is in memory as a whole.
  * Bound: the cube, 4 * m * n * k operations; with few rows memory, both weights once.

@@ -1,5 +1,5 @@
 /*!
- * Tiling shared by gated linear layers: y = act(x gate_weight^T) * (x up_weight^T). Plain C++.
+ * Calculates the tiling that gated linear layers, y = act(x gate_weight^T) * (x up_weight^T), share, in plain C++.
  *
  * All rows of x are one matrix, and a tile of y takes one of each product (primitives/product_tiling.h).
  */

@@ -44,7 +44,7 @@ struct NormGradTensors {
     GM_ADDR beta = nullptr;
 };
 
-// First stage: dx, and dgamma of each chunk.
+// The first stage computes dx, and dgamma of each chunk.
 template <typename T, typename G, bool CENTER, bool ADD>
 class NormBackward {
 public:
@@ -141,7 +141,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t RSTD = 0;  // what states_ holds
+    static constexpr uint32_t RSTD = 0;  // the rows of states_
     static constexpr uint32_t DRSTD = 1;
     static constexpr uint32_t MEAN = 2;
     static constexpr uint32_t DMEAN = 3;
@@ -149,7 +149,7 @@ private:
     static constexpr uint32_t SUMS = CENTER ? 2 : 1;  // of a row
     static constexpr bool ACTIVATES = CENTER && !ADD;
 
-    // gamma, and beta where it is needed.
+    // Loads gamma, and beta where it is needed.
     __aicore__ inline AscendC::LocalTensor<float> LoadColumns(uint32_t column, uint32_t count)
     {
         if constexpr (ACTIVATES) {
@@ -215,7 +215,8 @@ private:
         EndChunk(chunk, 0, cols_);
     }
 
-    // A few rows at a time: first their means, column tile by column tile, then dx and dgamma of each column tile.
+    // Takes a few rows at a time: first their means, column tile by column tile, then dx and dgamma of each column
+    // tile.
     __aicore__ inline void ProcessSplitRows(uint32_t chunk)
     {
         const uint64_t begin = chunk * tiling_.chunkRows;
@@ -233,7 +234,7 @@ private:
         }
     }
 
-    // Some rows, of which the state is held; some of all if they are shared.
+    // Returns how many rows the state holds from `row` on: some of all rows if they are shared.
     __aicore__ inline uint32_t RowsFrom(uint64_t row) const
     {
         const uint64_t left = tiling_.rows - row;
@@ -246,7 +247,7 @@ private:
         return end < cols_ ? static_cast<uint32_t>(end) : cols_;
     }
 
-    // The sums of all rows over the columns of pieces, to the workspace.
+    // Stores the sums of all rows over the columns of pieces to the workspace.
     __aicore__ inline void SumPieces(const CoreShare& share)
     {
         for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
@@ -266,7 +267,7 @@ private:
         }
     }
 
-    // dx and dgamma of the columns of pieces.
+    // Computes dx and dgamma of the columns of pieces.
     __aicore__ inline void ApplyPieces(const CoreShare& share)
     {
         for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
@@ -297,7 +298,7 @@ private:
         }
     }
 
-    // The share of columns [begin, end) in the sums of some rows.
+    // Adds the share of columns [begin, end) in the sums of some rows.
     __aicore__ inline void SumColumnTiles(uint64_t row, uint32_t rows, uint32_t begin, uint32_t end)
     {
         StartSums(rows);
@@ -385,7 +386,7 @@ private:
         }
     }
 
-    // The statistics of `rows` rows and their gradients.
+    // Computes the statistics of `rows` rows and their gradients.
     __aicore__ inline void LoadRowState(uint64_t row, uint32_t rows)
     {
         states_.Load(STATES, row, rows);
@@ -411,7 +412,7 @@ private:
                                     const RowBlock& block)
     {
         AscendC::LocalTensor<float> xFloat = ToFloat(x, xhat, block.Elements());
-        // With the gaps between rows, which are read below.
+        // The gaps between rows take part, as they are read below.
         const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
         if constexpr (CENTER) {
             SubtractRows(xhat, xFloat, centerBlocks_[r * FLOATS_PER_BLOCK], wide);
@@ -430,7 +431,7 @@ private:
         AscendC::Mul(product_, dyFloat, xhat, count);
     }
 
-    // The block's share of dgamma and dbeta. product_ is dy * xhat.
+    // Adds the block's share of dgamma and dbeta. product_ is dy * xhat.
     __aicore__ inline void SumChunkColumns([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
                                            const RowBlock& block)
     {
@@ -440,7 +441,7 @@ private:
         }
     }
 
-    // The block's share of sum(g * xhat) and sum(g). product_ is dy * xhat, and scratch afterwards.
+    // Adds the block's share of sum(g * xhat) and sum(g). product_ is dy * xhat, and scratch afterwards.
     __aicore__ inline void SumRows([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
                                    const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
     {
@@ -452,7 +453,7 @@ private:
         }
     }
 
-    // A value a row.
+    // Folds the sums to one value a row.
     __aicore__ inline void FinishSums(uint32_t rows)
     {
         FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
@@ -461,7 +462,7 @@ private:
         }
     }
 
-    // inner and outer of each row, as blocks.
+    // Computes inner and outer of each row, as blocks.
     __aicore__ inline void ComputeInner(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));

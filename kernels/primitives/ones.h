@@ -1,5 +1,5 @@
 /*!
- * A block of ones, which instructions read with a stride of 0: ones - x and ones / x in one instruction.
+ * Makes a block of ones, which instructions read with a stride of 0: ones - x and ones / x take one instruction.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ONES_H
 #define MS_ASCEND_OPS_PRIMITIVES_ONES_H

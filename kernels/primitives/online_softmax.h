@@ -1,6 +1,6 @@
 /*!
- * The vector unit's part of an attention: scores become probabilities, exp(score - maximum so far), and products of
- * those with values are added up, scaled when the maximum grows.
+ * Does the vector unit's part of an attention: scores become probabilities, exp(score - maximum so far), and products
+ * of those with values are added up, scaled when the maximum grows.
  *
  * A tile of scores comes from global memory, where the cube wrote it, and its probabilities go there; the sums stay in
  * the Unified Buffer in float. All of it in chunks of rows:
@@ -24,7 +24,7 @@ namespace ms_ascend_ops {
 // Maxima below this are of rows that see nothing.
 constexpr float SEEN_ABOVE = -1.0e38f;
 
-// T: the type of probabilities and results.
+// T is the type of probabilities and results.
 template <typename T>
 class OnlineSoftmax {
 public:
@@ -59,7 +59,7 @@ public:
         AscendC::Duplicate(output_, 0.0f, static_cast<int32_t>(rowCount * valueStride_));
     }
 
-    // Rows of the chunk that begins at `row`.
+    // Returns the rows of the chunk that begins at `row`.
     __aicore__ inline uint32_t ChunkAt(uint32_t row) const
     {
         const uint32_t left = rowCount_ - row;
@@ -81,7 +81,8 @@ public:
         return z;
     }
 
-    // Probabilities of a chunk, relative to the rows' maxima so far, which these scores may raise by `factor_`.
+    // Computes the probabilities of a chunk, relative to the rows' maxima so far, which these scores may raise by
+    // `factor_`.
     __aicore__ inline void Probabilities(const AscendC::LocalTensor<float>& scores, const AscendC::GlobalTensor<T>& to,
                                          uint32_t row, uint32_t cols)
     {
@@ -120,7 +121,7 @@ public:
         StoreQueued(outQueue_, to[row * tileCols_], p, {count, cols, stride, tileCols_});
     }
 
-    // output = output * factor + product, or its share, for a chunk of rows without gaps.
+    // Computes output = output * factor + product, or its share, for a chunk of rows without gaps.
     __aicore__ inline void AddProduct(const AscendC::GlobalTensor<float>& from, uint32_t row, bool shared = false)
     {
         const uint32_t count = ChunkAt(row);
@@ -193,14 +194,14 @@ public:
         }
     }
 
-    // lse = maximum + ln(sum), -inf for a row that sees nothing. Before InvertSums().
+    // Sets lse to maximum + ln(sum), or -inf for a row that sees nothing. It comes before InvertSums().
     __aicore__ inline void LogSums(const AscendC::LocalTensor<float>& lse)
     {
         const int32_t rows = static_cast<int32_t>(tileRows_);
         FindSeen();
         AscendC::Ln(lse, sum_, rows);
         AscendC::Add(lse, lse, max_, rows);
-        // lse + (1 - factor) * -2^128, which is -inf where the factor is 0.
+        // This adds (1 - factor) * -2^128 to lse, which makes it -inf where the factor is 0.
         AscendC::Adds(factor_, factor_, -1.0f, rows);
         AscendC::Muls(factor_, factor_, -LOWEST_FLOAT, rows);
         AscendC::Add(lse, lse, factor_, rows);
@@ -214,7 +215,7 @@ public:
         AscendC::Div(sum_, factor_, sum_, static_cast<int32_t>(tileRows_));
     }
 
-    // The results of a chunk, valueStride elements a row; for Free().
+    // Returns the results of a chunk, valueStride elements a row; they go back by Free().
     __aicore__ inline AscendC::LocalTensor<T> Result(uint32_t row)
     {
         const uint32_t count = ChunkAt(row);

@@ -1,5 +1,5 @@
 /*!
- * Tiles of products of matrices, and how the vector unit finishes them.
+ * Computes products of matrices tile by tile, which the vector unit finishes.
  *
  * Cube and vector unit share global memory only: tiles of float products go through the workspace, two of each product
  * for a core. While the vector unit makes the output of one, chunk by chunk, the cube calculates the next.
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// A tile of the output.
+// A tile of the output has this place and size.
 struct ProductTile {
     uint64_t batch;
     uint64_t row;
@@ -44,13 +44,13 @@ __aicore__ inline uint64_t OutputOffset(const ProductTilingData& tiling, const P
     return tile.batch * tiling.yBatch + tile.row * tiling.n + tile.col;
 }
 
-// Elements from a row of a chunk to the next: whole blocks, also of 16 bits.
+// Returns the elements from a row of a chunk to the next: whole blocks, also of 16 bits.
 __aicore__ inline uint32_t ProductStride(uint32_t cols)
 {
     return (cols + 15) / 16 * 16;
 }
 
-// The tasks of this core: first, first + cores ...
+// Returns the first task of this core, which has first, first + cores ...
 __aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
 {
     const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
@@ -80,7 +80,7 @@ private:
     uint64_t task_;
 };
 
-// The products of one core with one weight. RESULT: float for the vector unit, or T; int32_t for int8_t.
+// Computes the products of one core with one weight. RESULT is float for the vector unit, or T; int32_t for int8_t.
 template <typename T, typename RESULT>
 class TileProducts {
 public:
@@ -97,7 +97,7 @@ public:
         weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
     }
 
-    // `stride`: elements of a row of the result in memory.
+    // `stride` is the elements of a row of the result in memory.
     __aicore__ inline void Start(const ProductTile& tile, const AscendC::GlobalTensor<RESULT>& result, uint64_t stride)
     {
         const bool transposeX = tiling_.transposeX != 0;
@@ -167,7 +167,7 @@ public:
         Process(products, finish, tiles);
     }
 
-    // `tiles`: those of this core, as TilesInTurn has them.
+    // `tiles` are those of this core, as TilesInTurn has them.
     template <class TILES>
     __aicore__ inline void Process(Products (&products)[COUNT], FINISH& finish, TILES& tiles)
     {

@@ -1,5 +1,6 @@
 /*!
- * Tiling shared by products of matrices, y = x weight, and what the vector unit makes of them. Plain C++.
+ * Calculates the tiling that products of matrices, y = x weight, share, and what the vector unit makes of them, in
+ * plain C++.
  *
  * A task is a tile of the output of one batch. Tiles follow from the shapes, not from the number of cores: neither do
  * results.
@@ -8,6 +9,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILING_H
 
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -16,7 +18,7 @@ struct ProductTilingData {
     CubeTiling product;
     uint64_t tasks;
     uint64_t tilesPerBatch;
-    uint64_t tilesPerRow;  // of tiles: along n
+    uint64_t tilesPerRow;  // tiles along N
     uint64_t m;
     uint64_t n;
     uint64_t k;
@@ -28,7 +30,7 @@ struct ProductTilingData {
     uint32_t transposeX;
     uint32_t transposeWeight;
     uint32_t finished;    // products of a tile that the vector unit finishes together; 0: the cube writes the output
-    uint32_t activation;  // which one, or which form of it
+    uint32_t activation;  // the activation, or its form
     uint32_t hasBias;
     uint32_t hasRowScale;
     uint32_t scratch;  // float tensors of a chunk's size that the activation needs
@@ -46,13 +48,13 @@ constexpr uint64_t HOST_ROWS = 512;
 constexpr uint64_t HOST_COLS = 1024;
 constexpr uint64_t HOST_FINISHED_COLS = 512;  // of all products of a tile together
 constexpr uint64_t ENOUGH_TASKS = 16;         // to share out; smaller tiles beyond that only cost
-constexpr uint64_t HOST_ENOUGH_TASKS = 8;     // where 512 x 1024 x 1024 in 16 takes 5 % longer
+constexpr uint64_t HOST_ENOUGH_TASKS = 8;     // with 16, 512 x 1024 x 1024 takes 5 % longer
 constexpr uint64_t LEAST_ROWS = 64;
 constexpr uint64_t LEAST_COLS = 128;
 // A host packs an operand anew for each tile. With fewer rows than these, 128 x 1536 x 576 of a Zen 5 takes 8 % longer
 // with a transposed weight, and 26 % with x transposed, too.
 constexpr uint64_t HOST_LEAST_ROWS = 128;
-// If x is transposed it is x that is packed, and a weight that is not lies in stretches of a tile's columns.
+// If x is transposed, x is packed; a weight that is not transposed lies in stretches of a tile's columns.
 constexpr uint64_t HOST_LEAST_COLS = 256;
 // With few rows and a weight that is not transposed, a tile reads as many stretches of memory as the weight has rows:
 // they should be long. 1x4096x4096 on one thread of a Zen 3, stretches of 1, 2, 4, 16 KiB: 6.4, 4.4, 3.9 and 3.1 ms.
@@ -66,7 +68,7 @@ constexpr uint64_t LEAST_COLS_OF_CHIP = 64;
 constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 
-// The work to be tiled.
+// Describes the work to be tiled.
 struct Work {
     uint64_t batches;
     uint64_t m;
@@ -149,7 +151,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
         1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
     tiling.cores = config.blockDim;
     if (work.finished != 0) {
-        // A row of a chunk: the products in two buffers, the result in two, and what the vector unit works with.
+        // A row of a chunk takes the products in two buffers, the result in two, and the operands of the vector unit.
         const uint64_t stride = RoundUp(cols, CUBE_SIDE);
         const uint64_t floats = 2 * work.finished + 1 + work.scratch;
         const uint64_t perRow = stride * (floats * sizeof(float) + 2 * SizeOf(work.outputType));

@@ -1,6 +1,6 @@
 /*!
- * Kernels with products of matrices share this: their Matmul objects, tensors in a core's part of the workspace, and
- * the order of tasks of unequal length.
+ * Kernels with products of matrices share their Matmul objects, tensors in a core's part of the workspace, and the
+ * order of tasks of unequal length.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
 #define MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
@@ -15,7 +15,7 @@ namespace ms_ascend_ops {
 // a stride of 16 bits, and CANN hands it what is left of a larger one.
 inline constexpr MatmulConfig PRODUCT_CONFIG = GetMDLConfig(true);
 
-// A matrix in global memory, which may be read as its transpose.
+// Is a matrix in global memory, which may be read as its transpose.
 template <typename T, bool TRANSPOSED = false>
 using GmMatrix = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, TRANSPOSED>;
 
@@ -46,8 +46,8 @@ private:
     GM_ADDR next_;
 };
 
-// The task of a core in round `round`. Tasks get longer along a sequence that is causal, and cores take the same place
-// in it round after round if their number divides it: so every second round goes backwards.
+// Returns the task of a core in round `round`. Tasks get longer along a sequence that is causal, and cores take the
+// same place in it round after round if their number divides it: so every second round goes backwards.
 __aicore__ inline uint64_t DealtTask(uint64_t round, uint64_t core, uint64_t cores)
 {
     return round * cores + (round % 2 == 0 ? core : cores - 1 - core);

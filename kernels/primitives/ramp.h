@@ -1,5 +1,5 @@
 /*!
- * Numbers of columns, made in the Unified Buffer.
+ * Makes numbers of columns in the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RAMP_H
 #define MS_ASCEND_OPS_PRIMITIVES_RAMP_H
@@ -10,7 +10,7 @@
 
 namespace ms_ascend_ops {
 
-// 0, step, 2 * step ...: the first block by hand, then each stretch from the one before it.
+// Makes 0, step, 2 * step ...: the first block by hand, then each stretch from the one before it.
 template <typename V>
 __aicore__ inline void FillRamp(const AscendC::LocalTensor<V>& ramp, V step, uint32_t count, AscendC::TPipe& pipe)
 {

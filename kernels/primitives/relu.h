@@ -1,5 +1,5 @@
 /*!
- * ReLU and its derivative on float tensors, ReLU6 and hard swish. The derivative at 0 is 0.
+ * Computes ReLU and its derivative on float tensors, ReLU6 and hard swish. The derivative at 0 is 0.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RELU_H
 #define MS_ASCEND_OPS_PRIMITIVES_RELU_H

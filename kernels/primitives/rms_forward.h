@@ -1,8 +1,8 @@
 /*!
- * RMSNorm over the last axis: y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon), of x or of x = x1 + x2. All
- * sums in float.
+ * Computes RMSNorm over the last axis, y = x * rstd * gamma with rstd = 1 / sqrt(mean(x^2) + epsilon), of x or of x =
+ * x1 + x2. All sums are in float.
  *
- * Plan: a core owns consecutive rows and takes them tile by tile, inputs and outputs double-buffered. Squares of
+ * Plan: a core owns consecutive rows and takes them tile by tile; inputs and outputs are double-buffered. Squares of
  * more than 128 columns are folded to 64 lanes a row by accumulating adds; WholeReduceSum finishes all rows of the
  * tile; rstd comes from Sqrt and Div and is spread over a block a row (Brcb), so no scalar ever leaves the vector unit.
  * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile, and shared by the
@@ -192,7 +192,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // y = x * rstd * gamma on a block of rows. x of a 16-bit T is scratch afterwards.
+    // Computes y = x * rstd * gamma on a block of rows. x of a 16-bit T is scratch afterwards.
     __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& x,
                                      const AscendC::LocalTensor<float>& rstdBlocks,
                                      const AscendC::LocalTensor<float>& gamma, const RowBlock& block)

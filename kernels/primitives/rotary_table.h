@@ -1,15 +1,16 @@
 /*!
- * The part of the table that a tile needs, in float: cos (1 for what is not rotated) and sin with the sign of the
- * rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the gradient
- * multiplies the partner by the partner's sin.
+ * Prepares the part of the table that a tile needs, in float: cos (1 for what is not rotated) and sin with the sign of
+ * the rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the
+ * gradient multiplies the partner by the partner's sin.
  *
- * Prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
+ * It is prepared once for all sequences and heads of a tile's positions.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 
 #include "kernel_operator.h"
 #include "primitives/interleave.h"
+#include "primitives/rotary_tiling.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -24,11 +25,12 @@ __aicore__ inline uint32_t RowsAtOnce(uint32_t stride)
     return stride <= MAX_STRIDE ? MAX_REPEATS : 1;
 }
 
-template <typename C, class TILING>
+template <typename C>
 class RotaryTable {
 public:
     // `direction` is 1, or -1 to rotate back.
-    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const RotaryTilingData& tiling, float direction,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         direction_ = direction;
@@ -61,7 +63,7 @@ public:
         }
     }
 
-    // Rows [first, first + count) of the tables.
+    // Loads rows [first, first + count) of the tables.
     __aicore__ inline void Prepare(uint64_t first, uint32_t count)
     {
         if (first == row_ && count <= count_) {
@@ -85,7 +87,8 @@ public:
     __aicore__ inline const AscendC::LocalTensor<float>& Sin() const { return sin_; }
 
 private:
-    // first_ and second_ = the value of each element of a pair, in float; the same one, unless they have their own.
+    // Sets first_ and second_ to the value of each element of a pair, in float; it is the same one, unless they have
+    // their own.
     __aicore__ inline void Load(const AscendC::GlobalTensor<C>& gm, uint32_t count)
     {
         const bool own = tiling_.separateHalves != 0;
@@ -133,13 +136,13 @@ private:
         return (positions * tiling_.tableStride + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
     }
 
-    // One value of each pair, and what it is multiplied by.
+    // Holds one value of each pair, and the factor that it is multiplied by.
     struct Values {
         AscendC::LocalTensor<float> tensor;
         float factor;
     };
 
-    // To the first and to the second elements of the pairs.
+    // Moves values to the first and to the second elements of the pairs.
     __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, const Values& first, const Values& second)
     {
         if (tiling_.interleave == 0) {
@@ -157,7 +160,7 @@ private:
         Scale(table, runs_, 2 * tiling_.tableStride, 2 * tiling_.half, 1.0f);
     }
 
-    // The first `cols` of each row of the table = row of src * factor.
+    // Sets the first `cols` of each row of the table to row of src * factor.
     __aicore__ inline void Scale(const AscendC::LocalTensor<float>& table, const AscendC::LocalTensor<float>& src,
                                  uint32_t srcStride, uint32_t cols, float factor)
     {
@@ -174,7 +177,7 @@ private:
         }
     }
 
-    TILING tiling_;
+    RotaryTilingData tiling_;
     float direction_ = 1.0f;
     bool doubled_ = false;         // values lie twice in the table, side by side
     uint64_t row_ = ~uint64_t{0};  // of the tables, that was prepared last

@@ -1,11 +1,11 @@
 /*!
- * A tile of heads on its way through the Unified Buffer, rotated by the rotary embedding: y = x * cos + partner(x) *
+ * Takes a tile of heads through the Unified Buffer and rotates it by the rotary embedding: y = x * cos + partner(x) *
  * sin.
  *
  * half: the partner is the other half of the head, read in place. interleave: it is the neighbour, taken from two
  * copies of x loaded one element further and one element back, by masks on the bits (And, Or): no element is gathered.
- * Instructions go over the whole tile, or over all heads of a position where cos differs. Double-buffered, all in
- * float. Kernels say where the heads come from and where they go; TILING is as rotary_tiling.h says.
+ * Instructions go over the whole tile, or over all heads of a position where cos differs. Tiles are double-buffered,
+ * and rotated in float. Kernels say where the heads come from and where they go.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
@@ -40,7 +40,8 @@ struct HeadCopies {
     Rows rows;
 };
 
-// Whole heads, which follow each other in the Unified Buffer; from a position to the next, `ubStride` elements.
+// Returns copies of whole heads, which follow each other in the Unified Buffer; from a position to the next are
+// `ubStride` elements.
 __aicore__ inline HeadCopies WholeHeads(const HeadPlace& place, const HeadTile& tile, uint32_t dim, uint32_t ubStride)
 {
     const uint32_t cols = tile.heads * dim;
@@ -55,8 +56,9 @@ __aicore__ inline HeadCopies WholeHeads(const HeadPlace& place, const HeadTile& 
     return {tile.heads, place.headStride, dim, {tile.positions, dim, ubStride, place.positionStride}};
 }
 
-// A piece of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer. In global memory
-// heads have one distance, to which a tiling has to keep: those of one head, of one position, or of whole positions.
+// Returns pieces of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer. In global
+// memory heads have one distance, to which a tiling has to keep: those of one head, of one position, or of whole
+// positions.
 __aicore__ inline Rows PiecesOfHeads(const HeadPlace& place, const HeadTile& tile, uint32_t cols, uint32_t stride)
 {
     return {tile.Heads(), cols, stride, tile.heads == 1 ? place.positionStride : place.headStride};
@@ -80,11 +82,12 @@ __aicore__ inline void StoreCopies(const AscendC::GlobalTensor<T>& dst, const As
     }
 }
 
-template <typename T, typename C, class TILING>
+template <typename T, typename C>
 class RotaryTile {
 public:
     // `direction` is 1, or -1 to rotate back.
-    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const RotaryTilingData& tiling, float direction,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         tail_ = tiling.dim - 2 * tiling.half;
@@ -110,8 +113,8 @@ public:
         }
     }
 
-    // The heads of a tile from `source` in x, which has so many elements, to `target` in y. `row`: of the tables, that
-    // of its first position.
+    // Rotates the heads of a tile from `source` in x, which has so many elements, to `target` in y. `row` is the row of
+    // the tables for its first position.
     __aicore__ inline void Rotate(const AscendC::GlobalTensor<T>& xGm, uint64_t elements, const HeadPlace& source,
                                   const AscendC::GlobalTensor<T>& yGm, const HeadPlace& target, const HeadTile& tile,
                                   uint64_t row)
@@ -143,8 +146,8 @@ private:
         }
     }
 
-    // Heads as they lie in the Unified Buffer: the halves (or the pairs) and the elements that are not rotated, each
-    // from a block on.
+    // Loads heads as they lie in the Unified Buffer: the halves (or the pairs) and the elements that are not rotated,
+    // each from a block on.
     __aicore__ inline void Load(const AscendC::LocalTensor<T>& xLocal, const AscendC::GlobalTensor<T>& xGm,
                                 const HeadPlace& source, const HeadTile& tile)
     {
@@ -183,7 +186,7 @@ private:
         }
     }
 
-    // x one element further on. At the end of x there is none: the last one is left out and its place filled.
+    // Loads x one element further on. At the end of x there is none: the last one is left out and its place filled.
     __aicore__ inline void LoadNext(const AscendC::LocalTensor<T>& next, const AscendC::GlobalTensor<T>& xGm,
                                     uint64_t elements, const HeadPlace& source, const HeadTile& tile)
     {
@@ -269,8 +272,8 @@ private:
         }
     }
 
-    // The neighbour of every element: the next one at even places, the one before at odd places. Both copies are masked
-    // where they are.
+    // Returns the neighbour of every element: the next one at even places, the one before at odd places. Both copies
+    // are masked where they are.
     __aicore__ inline AscendC::LocalTensor<float> Partners(uint32_t count)
     {
         AscendC::LocalTensor<T> next = inQueueNext_.template DeQue<T>();
@@ -302,7 +305,7 @@ private:
         }
     }
 
-    // dst = src OP table on the first `cols` elements of every head of a tile.
+    // Computes dst = src OP table on the first `cols` elements of every head of a tile.
     template <class OP>
     __aicore__ inline void WithTable(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      const AscendC::LocalTensor<float>& table, const HeadTile& tile, uint32_t cols)
@@ -344,7 +347,7 @@ private:
         }
     }
 
-    // A block of bits that keeps even elements, and one that keeps odd ones.
+    // Makes a block of bits that keeps even elements, and one that keeps odd ones.
     __aicore__ inline void FillMasks(AscendC::TPipe& pipe)
     {
         constexpr uint32_t WORDS = AscendC::ONE_BLK_SIZE / sizeof(uint16_t);
@@ -358,10 +361,10 @@ private:
         WaitForPipe<AscendC::HardEvent::S_V>(pipe);
     }
 
-    TILING tiling_;
+    RotaryTilingData tiling_;
     uint32_t tail_ = 0;    // elements of a head that are not rotated
     bool packed_ = false;  // heads lie in the Unified Buffer as in global memory
-    RotaryTable<C, TILING> table_;
+    RotaryTable<C> table_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueNext_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueBefore_;

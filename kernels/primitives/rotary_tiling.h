@@ -1,56 +1,95 @@
 /*!
- * Tiling of what rotates heads by the rotary embedding. Plain C++.
+ * Calculates the tiling of operators that rotate heads by the rotary embedding, in plain C++.
  *
- * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
- * half, halfStride, rotated, stride, tableWidth, tableStride, interleave, separateHalves`.
+ * x is (sequences, positions, heads, d). A task is a tile: a stretch of positions of one sequence, with some heads.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
+
+struct RotaryTilingData {
+    uint64_t positions;  // of all sequences together
+    uint64_t seqLength;  // positions of a sequence
+    uint64_t sequences;
+    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
+    uint64_t tables;
+    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
+    uint64_t tasks;        // tiles
+    uint64_t tasksPerCore;
+    uint32_t headTiles;  // tiles at one stretch of positions
+    uint32_t tileHeads;
+    uint32_t tilePositions;
+    uint32_t dim;
+    uint32_t half;         // pairs of a head
+    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
+    uint32_t rotated;      // elements before the tail, padding included
+    uint32_t stride;       // from a head to the next in the Unified Buffer
+    uint32_t tableWidth;   // of cos and sin
+    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
+    uint32_t interleave;
+    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
+};
+
 namespace rotary {
 
 constexpr uint32_t TILE_BYTES = 32 * 1024;
 constexpr uint32_t FIXED_BYTES = 2048;  // rounding of buffers, of two to pairs of runs of 64 floats
 
-// Unified Buffer that a tile takes.
+// A tile takes so much of the Unified Buffer.
 struct Need {
     uint64_t perHead;
     uint64_t perPosition;  // of the table
 };
 
-// The part of a head that is rotated. `rotaryDim` is 0 where it is the whole head.
+// This part of a head is rotated. `rotaryDim` is 0 where it is the whole head.
 struct Pairs {
     bool interleave;
     int64_t rotaryDim;
     bool separateHalves;
 };
 
-// Plans how a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
-template <class TILING>
-inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
-                  const Pairs& pairs, TILING& tiling)
+// Checks x, or its gradient, which has this name, and the tables. `most` is the largest size of a head.
+inline void Check(const TensorDesc& x, const char* name, int64_t most, const TensorDesc& cos, const TensorDesc& sin,
+                  const Pairs& pairs)
 {
-    if (dim > most) {
-        throw std::invalid_argument("the elements of a head must be at most " + std::to_string(most) + ", got " +
-                                    std::to_string(dim));
+    const auto lastDim = [name] { return std::string(name) + ".shape[-1]"; };
+    const int64_t dim = x.LastDim();
+    const int64_t rotated = pairs.rotaryDim == 0 ? dim : pairs.rotaryDim;
+    const int64_t width = cos.LastDim();
+    if (pairs.rotaryDim < 0 || pairs.rotaryDim % 2 != 0) {
+        Refuse("rotary_dim must be even and at least 0", std::to_string(pairs.rotaryDim));
     }
+    if (!HaveSameShape(cos, sin)) {
+        Refuse("sin.shape must be cos.shape " + ShapeText(cos), ShapeText(sin));
+    }
+    if (pairs.rotaryDim > dim) {
+        Refuse("rotary_dim must be at most " + lastDim() + " (" + std::to_string(dim) + ")",
+               std::to_string(pairs.rotaryDim));
+    }
+    CheckLastDim(x, name, most);
+    if (rotated % 2 != 0) {
+        Refuse(lastDim() + " must be even (its elements are rotated in pairs)", ShapeText(x));
+    }
+    if (width != rotated && pairs.separateHalves) {
+        Refuse("cos.shape[-1] must be " + std::to_string(rotated) + " with separate_halves", ShapeText(cos));
+    }
+    if (width != rotated && 2 * width != rotated) {
+        Refuse("cos.shape[-1] must be " + std::to_string(rotated) + " or " + std::to_string(rotated / 2) + " where " +
+                   std::to_string(rotated) + " elements of a head are rotated",
+               ShapeText(cos));
+    }
+}
+
+// Plans how a head and a position's table lie in the Unified Buffer.
+inline Need Heads(uint64_t dim, DataType dtype, const TensorDesc& cos, const Pairs& pairs, RotaryTilingData& tiling)
+{
     const bool interleave = pairs.interleave;
     const uint64_t rotated = pairs.rotaryDim == 0 ? dim : static_cast<uint64_t>(pairs.rotaryDim);
     const uint64_t width = cos.LastDim();
-    // The function checks this first, unless a dim is not known then.
-    if (rotated % 2 != 0 || rotated > dim || (width != rotated && (pairs.separateHalves || 2 * width != rotated))) {
-        throw std::invalid_argument("cos.shape[-1] must be the rotated size or half of it");
-    }
-    bool alike = cos.rank == sin.rank;
-    for (int32_t i = 0; alike && i < cos.rank; ++i) {
-        alike = cos.dims[i] == sin.dims[i];
-    }
-    if (!alike) {
-        throw std::invalid_argument("sin.shape must be cos.shape");
-    }
     const uint32_t bytes = SizeOf(dtype);
     const uint32_t tableBytes = SizeOf(cos.dtype);
     const uint64_t align = BLOCK_BYTES / bytes;
@@ -62,27 +101,27 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     tiling.stride = tiling.rotated + static_cast<uint32_t>(RoundUp(unrotated, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
-    // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is
-    // one run.
+    // The values fill whole blocks. Loaded pairs are picked apart and fill whole blocks, too: pairs that are put
+    // together again are one run.
     const uint64_t tableAlign = BLOCK_BYTES / tableBytes;
     tiling.tableStride =
         static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
     tiling.interleave = interleave ? 1 : 0;
     tiling.separateHalves = pairs.separateHalves ? 1 : 0;
 
-    // x and y in two buffers each, one scratch in float; a float copy unless x is float. Interleave: two shifted copies
-    // of x in two buffers each, and a scratch of 16 bits unless x is float.
+    // There are x and y in two buffers each, one scratch in float; a float copy unless x is float. Interleave has two
+    // shifted copies of x in two buffers each, and a scratch of 16 bits unless x is float.
     const uint64_t perElement =
         4 * bytes + 4 + (bytes == 4 ? 0 : 4) + (interleave ? 4 * bytes + (bytes == 4 ? 0 : 2) : 0);
-    // cos and sin of a position in float; loaded (interleave: twice as wide, and picked) and widened, unless they are
-    // float, once, or twice with values of their own; interleave: two scratches for pairs.
+    // There are cos and sin of a position in float; loaded (interleave: twice as wide, and picked) and widened, unless
+    // they are float, once, or twice with values of their own; interleave: two scratches for pairs.
     const uint64_t widened = tableBytes == 4 ? 0 : 4;
     const uint64_t loaded = pairs.separateHalves ? 4ull * tableBytes + 2 * widened : 3ull * tableBytes + widened;
     const uint64_t perPosition = tiling.stride * 8ull + tiling.tableStride * (loaded + (interleave ? 16 : 0));
     return {tiling.stride * perElement, perPosition};
 }
 
-// Positions of x and rows of the tables, as a kernel walks through them.
+// A kernel walks through positions of x and rows of the tables so.
 struct Walk {
     uint64_t sequences;
     uint64_t length;  // of a sequence
@@ -98,7 +137,7 @@ struct Walk {
         }
     }
 
-    // Sequences of less than `most` positions that share their table: several are one.
+    // Joins sequences of less than `most` positions that share their table: several are one.
     void Gather(uint64_t most)
     {
         if (tables == 1 && length > 0 && length < most && sequences > 1) {
@@ -109,6 +148,24 @@ struct Walk {
         }
     }
 };
+
+// Plans how cores share the tiles, whose sizes are known. `bytes` are those that a launch moves.
+inline LaunchConfig ShareTiles(const Walk& walk, uint64_t positions, uint64_t bytes, const Platform& platform,
+                               RotaryTilingData& tiling)
+{
+    tiling.positions = positions;
+    tiling.seqLength = walk.length;
+    tiling.sequences = walk.sequences;
+    tiling.tableInner = walk.tableInner;
+    tiling.tables = walk.tables;
+    tiling.tablePeriod = walk.period;
+    tiling.tasks = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
+    LaunchConfig config;
+    config.blockDim = CoresFor(tiling.tasks, bytes, platform);
+    tiling.tasksPerCore = CeilDiv(tiling.tasks, config.blockDim);
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.tasks, tiling.tasksPerCore)));
+    return config;
+}
 
 }  // namespace rotary
 }  // namespace ms_ascend_ops

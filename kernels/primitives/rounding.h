@@ -1,5 +1,5 @@
 /*!
- * Floats to whole numbers, by the rounding of an addition.
+ * Rounds floats to whole numbers, by the rounding of an addition.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROUNDING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROUNDING_H

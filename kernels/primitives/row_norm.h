@@ -1,5 +1,5 @@
 /*!
- * The norms over rows share this: the rows a norm is taken of, factors of columns, and where a tile's blocks lie.
+ * The norms over rows share the rows that a norm is taken of, factors of columns, and the places of a tile's blocks.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H
@@ -15,7 +15,7 @@ __aicore__ inline uint32_t RoundUpToBlock(uint32_t floats)
     return (floats + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
 }
 
-// The block of a tile that one instruction handles: some whole rows.
+// Returns the block of a tile that one instruction handles: some whole rows.
 template <class TILING>
 __aicore__ inline RowBlock BlockAt(const TILING& tiling, uint32_t row, uint32_t rows)
 {
@@ -23,7 +23,7 @@ __aicore__ inline RowBlock BlockAt(const TILING& tiling, uint32_t row, uint32_t 
     return {left < tiling.stepRows ? left : tiling.stepRows, tiling.cols, tiling.stride};
 }
 
-// Or, when a row does not fit: some columns of one row, up to `end`.
+// When a row does not fit, the block is some columns of one row, up to `end`.
 template <class TILING>
 __aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column, uint32_t end)
 {
@@ -31,7 +31,7 @@ __aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column, uint
     return {1, left < tiling.tileCols ? left : tiling.tileCols, tiling.stride};
 }
 
-// A vector with one value for each column, in float.
+// Holds a vector with one value for each column, in float.
 template <typename G>
 class ColumnVector {
 public:
@@ -52,7 +52,7 @@ public:
         return float_.Take(local_, 0, count);
     }
 
-    // 1 + the value when `plusOne`.
+    // Loads values, and adds 1 to them where `plusOne`.
     __aicore__ inline AscendC::LocalTensor<float> Load(uint32_t column, uint32_t count, bool plusOne)
     {
         const AscendC::LocalTensor<float> vector = Load(column, count);
@@ -72,7 +72,7 @@ private:
     FloatCopies<G> float_;
 };
 
-// A few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
+// Holds a few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
 class RowStates {
 public:
     static constexpr uint32_t MAX_VALUES = 4;
@@ -105,7 +105,7 @@ private:
     AscendC::LocalTensor<float> local_;
 };
 
-// The rows that a norm is taken of: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
+// A norm is taken of these rows: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
 template <typename T, bool ADD>
 class NormInput {
 public:

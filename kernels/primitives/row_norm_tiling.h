@@ -1,5 +1,6 @@
 /*!
- * Tiling of the norms over rows: rms_norm, layer_norm, both with an addition before, and their gradients. Plain C++.
+ * Calculates the tiling of the norms over rows, in plain C++: rms_norm, layer_norm, both with an addition before, and
+ * their gradients.
  *
  * Rows are split over cores, and cut into tiles as row_plan.h says; a row in several tiles is walked through twice.
  * Cores may share a few such rows (row_pieces_tiling.h).
@@ -98,7 +99,7 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDem
     tiling.tileCols = plan.tileCols;
     tiling.stride = plan.stride;
     tiling.onePlusGamma = onePlusGamma ? 1 : 0;
-    // A sixteenth of the row; the first tile of a row in column tiles.
+    // The probe is a sixteenth of the row; in column tiles it is the first tile.
     const uint64_t probe = std::max<uint64_t>(RoundUp(plan.tileCols / 16, FLOATS_PER_REPEAT), MIN_PROBE);
     tiling.probe = plan.tileCols == cols ? static_cast<uint32_t>(std::min(probe, cols)) : plan.tileCols;
     tiling.epsilon = epsilon;
@@ -142,7 +143,7 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     config.blockDim = tiling.chunks == 0 ? 1 : static_cast<uint32_t>(CeilDiv(tiling.chunks, tiling.chunksPerCore));
     tiling.stateRows = plan.tileCols == cols ? tiling.tileRows : SPLIT_STATE_ROWS;
     tiling.chunkStride = static_cast<uint32_t>(RoundUp(cols, 128));
-    // Whole 512-byte lines of dgamma for each core.
+    // Every core takes whole 512-byte lines of dgamma.
     tiling.reduceCols = static_cast<uint32_t>(
         std::min<uint64_t>(RoundUp(CeilDiv(cols, config.blockDim), 512 / gammaBytes), REDUCE_COLS));
     tiling.reduceRows =
@@ -160,13 +161,13 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     return config;
 }
 
-// A column's factor, and its float copy.
+// Returns the bytes of a column's factor and of its float copy.
 constexpr uint32_t ColumnBytes(uint32_t gammaBytes)
 {
     return gammaBytes + FloatCopy(gammaBytes);
 }
 
-// x (or x1, x2 and x) and y in queues; a float copy of x; the squares.
+// The Unified Buffer has queues of x (or x1, x2 and x) and of y; a float copy of x; the squares.
 inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon, bool onePlusGamma,
                                const Platform& platform, RowNormTilingData& tiling)
 {

@@ -1,6 +1,6 @@
 /*!
- * Rows in pieces (row_pieces_tiling.h): values of each piece go through the workspace to all cores that have a piece of
- * the row. A value is a block of 8 equal floats, as the instructions on rows take it.
+ * Shares rows in pieces (row_pieces_tiling.h): values of each piece go through the workspace to all cores that have a
+ * piece of the row. A value is a block of 8 equal floats, as the instructions on rows take it.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_PIECES_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_PIECES_H
@@ -12,7 +12,7 @@
 
 namespace ms_ascend_ops {
 
-// Columns [begin, end) of a row.
+// Is the columns [begin, end) of a row.
 struct RowPiece {
     uint64_t row;
     uint32_t piece;
@@ -47,7 +47,7 @@ public:
         pipe.InitBuffer(inQueue_, 1, loadRows * VALUES * count_ * sizeof(float));
     }
 
-    // The values of a piece, a block a row of each, to be filled; Put stores them.
+    // Returns the values of a piece, a block a row of each, to be filled; Put stores them.
     __aicore__ inline AscendC::LocalTensor<float> New() { return outQueue_.template AllocTensor<float>(); }
 
     __aicore__ inline void Put(AscendC::LocalTensor<float> values, uint64_t row, uint32_t piece, uint32_t rows = 1)
@@ -66,7 +66,7 @@ public:
         outQueue_.FreeTensor(values);
     }
 
-    // The values of all pieces of some rows, until Free.
+    // Loads the values of all pieces of some rows, until Free.
     __aicore__ inline void Load(uint64_t row, uint32_t rows = 1)
     {
         const uint32_t count = rows * VALUES * count_;
@@ -85,7 +85,7 @@ public:
 
     __aicore__ inline RowBlock Block() const { return {pieces_, FLOATS_PER_BLOCK, FLOATS_PER_BLOCK}; }
 
-    // dst = the sum, or the largest, of a value over the pieces, in order.
+    // Sets dst to the sum, or the largest, of a value over the pieces, in order.
     __aicore__ inline void Sum(const AscendC::LocalTensor<float>& dst, uint32_t value, uint32_t row = 0)
     {
         AscendC::Duplicate(dst, 0.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
@@ -111,7 +111,7 @@ public:
         Sum(sum, 1, row);
     }
 
-    // The value of each piece times `full`, of the last one times `last`.
+    // Multiplies the value of each piece by `full`, that of the last one by `last`.
     __aicore__ inline void Scale(uint32_t value, float full, float last)
     {
         const int32_t but = static_cast<int32_t>(count_ - FLOATS_PER_BLOCK);

@@ -1,5 +1,5 @@
 /*!
- * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. Plain C++.
+ * Cuts a few long rows into pieces that cores share: more cores than there are rows work then. It is plain C++.
  *
  * Whether rows are cut, and where, depends on their number and length and on the machine's Unified Buffer and costs,
  * but not on the number of cores: the values of the pieces are added in order, so results are the same on any number.
@@ -20,7 +20,7 @@ struct RowPieces {
     uint32_t tileCols = 0;
 };
 
-// Unified Buffer that the values of a row's pieces take (primitives/row_pieces.h), `values` a piece.
+// Returns the Unified Buffer that the values of a row's pieces take (primitives/row_pieces.h), `values` a piece.
 constexpr uint32_t PieceBytes(uint32_t values)
 {
     return (MAX_PIECES + 8) * values * BLOCK_BYTES;

@@ -1,5 +1,5 @@
 /*!
- * Cuts rows into tiles of the Unified Buffer, and shares them out over cores. Plain C++.
+ * Cuts rows into tiles of the Unified Buffer, and shares them out over cores. It is plain C++.
  *
  * As long as a row fits with all its temporaries, a tile is as many whole rows as fit, but no more than are worth it,
  * in two buffers if they do; longer rows are walked through in tiles of columns.
@@ -16,7 +16,7 @@ constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs
 constexpr uint32_t STATES_PER_BLOCK = BLOCK_BYTES / sizeof(float);  // a float for each row
 constexpr uint32_t SPLIT_STATE_ROWS = 8;  // rows that a gradient in column tiles takes at a time
 
-// Bytes of Unified Buffer that a kernel wants.
+// A kernel wants so many bytes of the Unified Buffer.
 struct RowDemand {
     uint32_t in;      // in queues of inputs, for each element of a tile, in one buffer
     uint32_t out;     // in those of outputs
@@ -66,7 +66,7 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         plan.stepRows = isShort ? plan.tileRows : 1;
         return plan;
     }
-    // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
+    // Columns are in whole repeats, so that lane sums meet the same columns whatever the tile.
     const uint64_t perColumn = 2 * (demand.in + demand.out) + demand.tile + demand.step + demand.column;
     plan.inBuffers = 2;
     plan.outBuffers = 2;

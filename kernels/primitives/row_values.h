@@ -1,6 +1,6 @@
 /*!
- * One float a row, for the rows of a tile: reduced from the rows, and spread over a block a row for WithRows. No value
- * ever leaves the vector unit.
+ * Holds one float a row, for the rows of a tile: reduced from the rows, and spread over a block a row for WithRows. No
+ * value ever leaves the vector unit.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
@@ -41,7 +41,7 @@ public:
         FoldRows<OP>(values, lanes, src, r, block, cols);
     }
 
-    // values = the rows' maxima, at least the lowest float.
+    // Sets the values to the rows' maxima, at least the lowest float.
     __aicore__ inline void Maxima(uint32_t rows, uint32_t cols)
     {
         FinishRows<MaxOf>(values, lanes, rows, cols);
@@ -54,7 +54,7 @@ public:
 
     __aicore__ inline void Invert(uint32_t rows) { DivOf::Counter(values, ones_, values, rows, {1, 0, 1, 8, 0, 8}); }
 
-    // Inverts the first value, spread already.
+    // Inverts the first value, which is spread already.
     __aicore__ inline void InvertBlock()
     {
         AscendC::Div(blocks, ones_, blocks, static_cast<int32_t>(FLOATS_PER_BLOCK));

@@ -1,9 +1,9 @@
 /*!
- * Instructions on a block of float rows in the Unified Buffer.
+ * Runs instructions on a block of float rows in the Unified Buffer.
  *
- * Whichever takes fewer instructions: a row at a time in counter mode, which has any length, or 64 columns at a time,
- * repeated over the rows, so that short rows still fill the vector unit. The latter needs rows <= 255 and stride <=
- * 2040, which tiling guarantees.
+ * They take whichever needs fewer instructions: a row at a time in counter mode, which has any length, or 64 columns at
+ * a time, repeated over the rows, so that short rows still fill the vector unit. The latter needs rows <= 255 and
+ * stride <= 2040, which tiling guarantees.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROWS_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROWS_H
@@ -21,7 +21,7 @@ struct RowBlock {
     uint32_t cols;
     uint32_t stride;  // elements from a row to the next, a multiple of 8
 
-    // Elements that an element-wise instruction handles: of several rows with the padding behind each.
+    // Returns the elements that an element-wise instruction handles: of several rows with the padding behind each.
     __aicore__ inline uint32_t Elements() const { return rows == 1 ? cols : rows * stride; }
     // Are there more repeats in a row than rows?
     __aicore__ inline bool RowByRow() const { return rows == 1 || rows * FLOAT_LANES < cols; }
@@ -44,7 +44,7 @@ __aicore__ inline uint32_t LanesAt(uint32_t column, uint32_t cols)
     return cols - column < FLOAT_LANES ? cols - column : FLOAT_LANES;
 }
 
-// A two-source instruction as a type: the first n elements, by repeats, and in counter mode.
+// Makes a type of a two-source instruction, which it calls on the first n elements, by repeats, or in counter mode.
 #define MS_ASCEND_OPS_BINARY(NAME, INSTRUCTION)                                                                       \
     struct NAME {                                                                                                     \
         using Floats = AscendC::LocalTensor<float>;                                                                   \
@@ -73,7 +73,8 @@ MS_ASCEND_OPS_BINARY(MaxOf, Max)
 MS_ASCEND_OPS_BINARY(MinOf, Min)
 #undef MS_ASCEND_OPS_BINARY
 
-// acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a row.
+// Computes acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a
+// row.
 template <class OP>
 __aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                  const RowBlock& block)
@@ -91,7 +92,7 @@ __aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const A
     }
 }
 
-// dst[row] = up to 64 columns of src[row], reduced. One repeat a row.
+// Sets dst[row] to up to 64 columns of src[row], reduced, in one repeat a row.
 template <class OP>
 __aicore__ inline void ReduceRepeats(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      uint32_t cols, uint32_t rows, uint32_t stride)
@@ -107,7 +108,7 @@ __aicore__ inline void ReduceRepeats(const AscendC::LocalTensor<float>& dst, con
     }
 }
 
-// The reduction of rows of `cols` columns by AddOf or MaxOf, a value a row: StartRows for some rows, FoldRows for every
+// Rows of `cols` columns are reduced by AddOf or MaxOf to a value a row: StartRows for some rows, FoldRows for every
 // block of them, r being the block's first row, then FinishRows. `lanes` is scratch, 64 floats a row. Up to 64 columns
 // are a repeat of WholeReduce and sums of up to 128 are two, in one block; more columns are folded to 64 lanes first,
 // in one block or several. As the length alone decides, a row's value does not depend on the tile. (Two WholeReduceMax
@@ -189,7 +190,7 @@ __aicore__ inline void InRows(const AscendC::LocalTensor<float>& dst, const Asce
     }
 }
 
-// dst[row] = src[row] OP vector, column by column.
+// Computes dst[row] = src[row] OP vector, column by column.
 template <class OP>
 __aicore__ inline void WithColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                    const AscendC::LocalTensor<float>& vector, const RowBlock& block)
@@ -268,8 +269,8 @@ __aicore__ inline void SumColumns(const AscendC::LocalTensor<float>& acc, const 
     FoldColumns<AddOf>(acc, src, block);
 }
 
-// Each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. Reads up to the next multiple
-// of 8.
+// Sets dst to each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. It reads up to the
+// next multiple of 8.
 __aicore__ inline void BroadcastRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      uint32_t rows)
 {

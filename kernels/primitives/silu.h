@@ -1,6 +1,6 @@
 /*!
- * SiLU and its derivative on float tensors. x / (1 + exp(-x)) neither overflows nor cancels: exp(-x) may become
- * infinite, the quotient is then -0.
+ * Computes SiLU and its derivative on float tensors. x / (1 + exp(-x)) neither overflows nor cancels: exp(-x) may
+ * become infinite, the quotient is then -0.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SILU_H
 #define MS_ASCEND_OPS_PRIMITIVES_SILU_H

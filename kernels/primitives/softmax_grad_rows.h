@@ -1,9 +1,9 @@
 /*!
- * Gradient of a softmax of contiguous rows from its output: dx = scale * y * (dy - sum(dy * y)), all in float.
+ * Computes the gradient of a softmax of contiguous rows from its output in float: dx = scale * y * (dy - sum(dy * y)).
  *
- * Plan: as the forward, tile by tile with dy, y and dx double-buffered; the products of up to 128 columns are summed by
- * WholeReduceSum, more are folded to 64 lanes a row first. Rows longer than a tile are read twice, and shared by the
- * cores piece by piece if they are few (row_pieces.h).
+ * Plan: as in the forward, tile by tile, with dy, y and dx double-buffered; the products of up to 128 columns are
+ * summed by WholeReduceSum, more are folded to 64 lanes a row first. Rows longer than a tile are read twice, and shared
+ * by the cores piece by piece if they are few (row_pieces.h).
  * Bound: memory (dy and y once, dx once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_GRAD_ROWS_H
@@ -98,7 +98,7 @@ public:
     }
 
 private:
-    // The sum over a row that does not fit, or over a piece, in rows_.blocks.
+    // Computes the sum over a row that does not fit, or over a piece, in rows_.blocks.
     __aicore__ inline void SumColumnTiles(const RowPiece& piece)
     {
         rows_.template Start<AddOf>(1, cols_);

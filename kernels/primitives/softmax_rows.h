@@ -1,5 +1,5 @@
 /*!
- * Softmax of contiguous rows, of whatever LOGITS makes of x: exp(z - max(z)) / sum(exp(z - max(z))), all in float.
+ * Computes the softmax of contiguous rows in float, exp(z - max(z)) / sum(exp(z - max(z))), where LOGITS makes z of x.
  *
  * A row's maximum is at least the lowest float, not -inf, so that z - max is -inf and not NaN where a whole row is
  * -inf. Its sum is then 0: `floor`, the least sum, turns its outputs into zeros if it is positive; otherwise 0 * inf
@@ -80,7 +80,7 @@ public:
         }
     }
 
-    // Maximum and sum of pieces.
+    // Computes maximum and sum of pieces.
     __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
     {
         if (begin == end) {
@@ -188,8 +188,8 @@ private:
         return before;
     }
 
-    // y of a row or piece, from `maximum` and the inverse of the sum in rows_.blocks. `yLocal` is that of the first
-    // tile.
+    // Computes y of a row or piece, from `maximum` and the inverse of the sum in rows_.blocks. `yLocal` is that of the
+    // first tile.
     __aicore__ inline void Apply(LOGITS& logits, const RowPiece& piece, const AscendC::LocalTensor<float>& maximum,
                                  AscendC::LocalTensor<T> yLocal)
     {

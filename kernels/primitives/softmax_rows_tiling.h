@@ -1,5 +1,5 @@
 /*!
- * Tiling shared by the softmaxes over contiguous rows and their gradients. Plain C++.
+ * Calculates the tiling that the softmaxes over contiguous rows and their gradients share, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
@@ -36,7 +36,8 @@ LaunchConfig PlanRowTiles(uint64_t rows, uint64_t cols, uint32_t elementBytes, u
 constexpr uint32_t FORWARD_VALUES = 2;  // of a piece: maximum and sum
 constexpr uint32_t GRADIENT_VALUES = 1;
 
-// Forward: x and y in two buffers each; one float copy unless they are float, when y itself is the work area.
+// The forward has x and y in two buffers each, and one float copy unless they are float, when y itself is the work
+// area.
 inline uint32_t ForwardBytes(uint32_t elementBytes)
 {
     return 4 * elementBytes + (elementBytes == 4 ? 0 : 4);

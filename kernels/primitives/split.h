@@ -1,5 +1,5 @@
 /*!
- * Arithmetic of tiling functions: how many cores, how many rows each. Plain C++.
+ * Tiling functions share this arithmetic: how many cores, how many rows each. It is plain C++.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SPLIT_H
 #define MS_ASCEND_OPS_PRIMITIVES_SPLIT_H
@@ -29,7 +29,8 @@ constexpr uint64_t RoundUp(uint64_t a, uint64_t multiple)
     return CeilDiv(a, multiple) * multiple;
 }
 
-// A size that a kernel counts in 32 bits: loops over it step beyond its end, so that 31 must do. `what` is a plural.
+// Checks a size that a kernel counts in 32 bits: loops over it step beyond its end, so that 31 must do. `what` is a
+// plural.
 inline uint32_t Size32(uint64_t size, const char* what)
 {
     if (size > INT32_MAX) {
@@ -38,7 +39,7 @@ inline uint32_t Size32(uint64_t size, const char* what)
     return static_cast<uint32_t>(size);
 }
 
-// Cores worth starting for `pieces` independent pieces of work that move `bytes` in all.
+// Returns the cores worth starting for `pieces` independent pieces of work that move `bytes` in all.
 inline uint32_t CoresFor(uint64_t pieces, uint64_t bytes, const Platform& platform)
 {
     const uint64_t worthwhile = std::max<uint64_t>(1, bytes / platform.minBytesPerCore);

@@ -1,6 +1,6 @@
 /*!
- * Second stage of a sum over rows: chunks of rows left their column sums in the workspace, and the cores add them up in
- * order, every core some of the columns. So the result is the same on any number of cores.
+ * Does the second stage of a sum over rows: chunks of rows left their column sums in the workspace, and the cores add
+ * them up in order, every core some of the columns. So the result is the same on any number of cores.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SUM_CHUNKS_H
 #define MS_ASCEND_OPS_PRIMITIVES_SUM_CHUNKS_H
@@ -24,7 +24,7 @@ public:
         pipe.InitBuffer(totalBuf_, tiling.reduceCols * sizeof(float));
     }
 
-    // total[column] = the sum of the chunks' values.
+    // Sets total[column] to the sum of the chunks' values.
     __aicore__ inline void Process(GM_ADDR total, GM_ADDR chunks)
     {
         totalGm_.SetGlobalBuffer(reinterpret_cast<__gm__ G*>(total), tiling_.cols);

@@ -1,5 +1,5 @@
 /*!
- * Moving rows between global memory and the Unified Buffer, and between T and float.
+ * Moves rows between global memory and the Unified Buffer, and between T and float.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_TILE_H
 #define MS_ASCEND_OPS_PRIMITIVES_TILE_H
@@ -11,7 +11,7 @@ namespace ms_ascend_ops {
 template <typename T>
 constexpr bool IS_FLOAT = AscendC::IsSameType<T, float>::value;
 
-// Rows of `cols` elements, `gmStride` elements apart in global memory and `ubStride` in the Unified Buffer.
+// Rows have `cols` elements, and are `gmStride` elements apart in global memory and `ubStride` in the Unified Buffer.
 struct Rows {
     uint32_t rows;
     uint32_t cols;
@@ -19,7 +19,7 @@ struct Rows {
     uint64_t gmStride;
 };
 
-// Blocks of 32 bytes that lie in the Unified Buffer between a row's last block and the next row.
+// Returns the blocks of 32 bytes that lie in the Unified Buffer between a row's last block and the next row.
 template <typename T>
 __aicore__ inline uint32_t GapBlocks(const Rows& shape)
 {
@@ -30,8 +30,8 @@ __aicore__ inline uint32_t GapBlocks(const Rows& shape)
     return static_cast<uint32_t>(shape.ubStride * sizeof(T) / AscendC::ONE_BLK_SIZE - rowBlocks);
 }
 
-// Bytes that lie in global memory between a row's end and the next row. A single row has no next one: its stride may be
-// larger than 32 bits hold.
+// Returns the bytes that lie in global memory between a row's end and the next row. A single row has no next one: its
+// stride may be larger than 32 bits hold.
 template <typename T>
 __aicore__ inline uint32_t GapBytes(const Rows& shape)
 {
@@ -73,7 +73,7 @@ __aicore__ inline void StoreQueued(QUEUE& queue, const AscendC::GlobalTensor<T>&
     queue.FreeTensor(tile);
 }
 
-// A float copy of src in `work`, or src itself if it is float already.
+// Returns a float copy of src in `work`, or src itself if it is float already.
 template <typename T>
 __aicore__ inline AscendC::LocalTensor<float> ToFloat(const AscendC::LocalTensor<T>& src,
                                                       const AscendC::LocalTensor<float>& work, uint32_t count)
@@ -142,7 +142,7 @@ __aicore__ inline AscendC::LocalTensor<float> ScratchBehind(const AscendC::Local
     return count == 0 ? work : work[used];
 }
 
-// dst = src rounded to nearest even. For float the values must have been calculated in dst already.
+// Sets dst to src, rounded to nearest even. For float the values must have been calculated in dst already.
 template <typename T>
 __aicore__ inline void FromFloat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,
                                  uint32_t count)

@@ -1,13 +1,13 @@
 /*!
- * y = activation(x w^T + bias) of weights in 8 or 4 bits: w = (weight + offset) * scale, by groups of a row; or the
- * activation of one such product times another.
+ * Computes y = activation(x w^T + bias) of weights in 8 or 4 bits, w = (weight + offset) * scale by groups of a row; or
+ * the activation of one such product times another.
  *
- * Plan: every core takes tiles of the weight in turn, each as wide as the weight. The vector unit unpacks one into the
+ * Plan: tiles of the weight, each as wide as the weight, go to cores round-robin. The vector unit unpacks one into the
  * workspace, in the dtype of x, while the cube multiplies all of x with the one before; there are two for each core.
  * With an activation, products are floats in the workspace, some rows of x at a time, of which the vector unit makes
- * the output while the cube multiplies the next; of a gated pair a tile has some rows of both weights. Few rows of x:
- * the vector unit multiplies with the numbers as they are (weight_quant_rows.h). With quantize_x, many are rounded
- * first, into the workspace. Bound: of a few rows memory, the packed weight once; of many the cube.
+ * the output while the cube multiplies the next; of a gated pair a tile has some rows of both weights. Where x has few
+ * rows, the vector unit multiplies with the numbers as they are (weight_quant_rows.h). With quantize_x, many are
+ * rounded first, into the workspace. Bound: of a few rows memory, the packed weight once; of many the cube.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_KERNEL_H
 #define MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_KERNEL_H
@@ -66,7 +66,7 @@ private:
     AscendC::LocalTensor<float> floats_;
 };
 
-// RESULT: of products; float if the vector unit finishes them.
+// RESULT is the type of products: float if the vector unit finishes them.
 template <typename T, typename S, typename RESULT>
 class WeightQuantTiles {
 public:
@@ -163,8 +163,8 @@ private:
         own.Take(resultGm_[1], elements);
         const uint32_t stride = ProductStride(tiling_.tileRows);
         chunkElements_ = tiling_.chunkRows * stride;
-        // One queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight, scale
-        // and offset take 6.
+        // There is one queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight,
+        // scale and offset take 6.
         pipe.InitBuffer(productQueue_, 2, tiling_.parts * chunkElements_ * sizeof(float));
         pipe.InitBuffer(finishedQueue_, 2, chunkElements_ * sizeof(T));
         pipe.InitBuffer(workBuf_, (1 + tiling_.scratch) * chunkElements_ * sizeof(float));
@@ -182,7 +182,7 @@ private:
         return left < tiling_.stretchRows ? left : tiling_.stretchRows;
     }
 
-    // The product of some rows of x, from `row` on, with a tile.
+    // Starts the product of some rows of x, from `row` on, with a tile.
     __aicore__ inline void Start(uint64_t task, uint32_t buffer, uint32_t row, uint32_t result)
     {
         const uint32_t cols = tiling_.parts * RowsOf(task);
@@ -232,7 +232,7 @@ private:
         productQueue_.FreeTensor(bias);
     }
 
-    // `rows` rows of a result, from `chunk` on, which is that of the rows of x from `row` on.
+    // Finishes `rows` rows of a result, from `chunk` on, which belong to the rows of x from `row` on.
     __aicore__ inline void FinishChunk(uint64_t task, uint32_t row, uint32_t result, uint32_t chunk, uint32_t rows)
     {
         const uint32_t cols = RowsOf(task);
@@ -275,7 +275,7 @@ private:
         }
     }
 
-    // Some rows of the weight.
+    // Unpacks some rows of the weight.
     __aicore__ inline void UnpackRows(uint64_t firstRow, uint32_t tileRows, const AscendC::GlobalTensor<T>& tile)
     {
         const uint64_t first = firstRow * tiling_.groups;

@@ -1,5 +1,5 @@
 /*!
- * weight_quant_matmul and weight_quant_swiglu by loops of the host, in the place of the kernel
+ * Runs weight_quant_matmul and weight_quant_swiglu by loops of the host instead of the kernel
  * (host/operators/packed_product.h).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_LIBRARY_H

@@ -1,5 +1,5 @@
 /*!
- * Few rows of x with a weight in 8 or 4 bits, on the vector unit.
+ * Multiplies few rows of x with a weight in 8 or 4 bits, on the vector unit.
  *
  * A sum over a group g is linear in its scale and offset, so that numbers are multiplied as they are:
  *
@@ -82,7 +82,7 @@ public:
         offset_ = sums_[3 * groups];
         shifts_ = sums_[4 * groups];
         rows_.Init(tiling.blockRows, pipe);
-        // Between a row's last group and the next row.
+        // Zeros fill the gap between a row's last group and the next row: instructions go over it.
         AscendC::Duplicate(sums_, 0.0f, static_cast<int32_t>(5 * groups));
         AscendC::Duplicate(xSums_, 0.0f, static_cast<int32_t>(tiling.m * tiling.groupStride));
     }
@@ -145,7 +145,7 @@ private:
 
     __aicore__ inline Groups GroupsOfRow() const { return {tiling_.groups, tiling_.pieces, tiling_.pieceCols}; }
 
-    // Scales or offsets of a block.
+    // Loads scales or offsets of a block.
     __aicore__ inline void LoadFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
                                        const AscendC::GlobalTensor<S>& from, uint32_t row, uint32_t rows)
     {

@@ -1,5 +1,5 @@
 /*!
- * Tiling of products with a weight in 8 or 4 bits, and of a gated pair of them. Plain C++.
+ * Calculates the tiling of products with a weight in 8 or 4 bits, and of a gated pair of them, in plain C++.
  *
  * A task is a tile of the weight: some of its rows, which are columns of the output. Its size follows from the shapes,
  * not from the number of cores: neither do results.
@@ -12,6 +12,7 @@
 
 #include "primitives/activation_scratch.h"
 #include "primitives/cube_tiling.h"
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -30,12 +31,12 @@ struct WeightQuantTilingData {
     uint32_t hasOffset;
     uint32_t hasBias;
     uint32_t tileRows;     // of a part of the weight
-    uint32_t blockRows;    // that the vector unit unpacks at a time: groups, or rows if a row is one group
+    uint32_t blockRows;    // rows that the vector unit unpacks at a time: groups, or rows if a row is one group
     uint32_t blockCols;    // of such a row; a row that is one group is unpacked in pieces
     uint32_t blockStride;  // in the Unified Buffer
     uint32_t cores;
-    // Behind the product: which activation, the float tensors that it needs, and, of many rows of x, how many the
-    // vector unit takes at a time of those that a product has.
+    // The activation behind the product needs `scratch` float tensors. If x has many rows, a product has `stretchRows`
+    // of them, and the vector unit takes `chunkRows` at a time.
     uint32_t finished;
     uint32_t activation;
     uint32_t scratch;
@@ -45,10 +46,11 @@ struct WeightQuantTilingData {
     uint32_t fewRows;
     uint32_t rowsAtOnce;  // of x, with a block of the weight
     uint32_t quantizeX;
-    uint32_t pieces;  // of a group: a sum takes 64 products at most
+    uint32_t pieces;  // of a group: one reduction takes 64 products at most
     uint32_t pieceCols;
     uint32_t groupStride;  // floats from a row of groups to the next, in the Unified Buffer
-    // Many rows of x that are rounded first: so many groups at a time, and where they come in the workspace.
+    // If x has many rows that are rounded first, so many groups are taken at a time, and come to this place in the
+    // workspace.
     uint32_t roundedGroups;
     uint64_t roundedX;
 };
@@ -69,7 +71,7 @@ constexpr uint64_t FIXED_BYTES = 4096;
 constexpr uint64_t MOST_CHUNK_ROWS = 32;     // of a product, for the vector unit
 constexpr uint64_t MOST_STRETCH_ROWS = 256;  // of x, in a product that the vector unit finishes
 
-constexpr uint64_t FEW_ROWS = 4;          // of x: more are multiplied faster with an unpacked tile
+constexpr uint64_t FEW_ROWS = 4;          // of x: with more, products with an unpacked tile are faster
 constexpr uint64_t FEW_ROUNDED_ROWS = 8;  // if they become integers
 constexpr uint64_t ROWS_AT_ONCE = 4;      // of x, with a block of the weight
 constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
@@ -112,14 +114,14 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     tiling.pieceCols = static_cast<uint32_t>(piece);
     tiling.groupStride = static_cast<uint32_t>(stride);
     tiling.quantizeX = quantizeX ? 1 : 0;
-    // x as it comes and as float, the products of a row, and sums of x.
+    // There are x as it comes and as float, the products of a row, and sums of x.
     uint64_t fixed =
         FIXED_BYTES + tiling.m * (k * (bytes + sizeof(float)) + stride * sizeof(float)) + k * sizeof(float);
     if (quantizeX) {  // the integers, their scales, and a row of them as half
         fixed += tiling.m * (k + stride * sizeof(float)) + k * 2;
     }
-    // A row of the weight: twice as it comes, as half and as float; scales and offsets of its groups, twice as they
-    // come and as float, sums, and their lanes; and the results.
+    // A row of the weight takes two buffers as it comes, and one as half and one as float; its groups take scales and
+    // offsets, in two buffers as they come and as float, sums and their lanes; and there are the results.
     const uint64_t groupBytes = 2 * 2 * scaleBytes + 5 * sizeof(float);
     const uint64_t perRow = k * (2 + 2 + sizeof(float)) + stride * groupBytes + FLOATS_PER_REPEAT * sizeof(float) +
                             BLOCK_BYTES + 16 + 2 * (sizeof(float) + bytes) +
@@ -137,7 +139,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t aligned = CORE_ALIGNMENT / bytes;
     const uint64_t cores = CoresFor(CeilDiv(tiling.n, aligned), tiling.parts * tiling.n * k / 2, platform);
     tiling.tileRows = static_cast<uint32_t>(RoundUp(CeilDiv(tiling.n, std::max<uint64_t>(1, cores)), aligned));
-    // Even blocks where some a little smaller are: a host unpacks the one before a shorter one into its memory.
+    // Blocks are even where a little smaller ones are: a host unpacks the one before a shorter one into its memory.
     uint64_t even = rows;
     while (even > rows / 2 && tiling.tileRows % even != 0) {
         even -= 8;
@@ -149,7 +151,7 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     return true;
 }
 
-// The work to be tiled. A gated pair has both weights in one, the gate's rows first.
+// Describes the work to be tiled. A gated pair has both weights in one, the gate's rows first.
 struct Work {
     TensorDesc x;
     TensorDesc weight;
@@ -177,15 +179,16 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     const uint64_t perByte = k / rowBytes;
     const uint64_t group = k / groups;
     if (perByte > 2) {
-        throw std::invalid_argument("a byte of the weight must hold 1 or 2 numbers, got " + std::to_string(perByte));
+        Refuse("weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits)",
+               "x " + ShapeText(x) + " and weight " + ShapeText(params.weight));
     }
-    if (groups > 1 && group > params.mostGroup) {
-        throw std::invalid_argument("a group must have at most " + std::to_string(params.mostGroup) +
-                                    " numbers, or be a whole row, got " + std::to_string(group));
-    }
-    if (groups > 1 && group % GROUP_STEP != 0) {
-        throw std::invalid_argument("a group must have a multiple of 16 numbers, or be a whole row, got " +
-                                    std::to_string(group));
+    const bool isLarge = group > params.mostGroup;
+    if (groups > 1 && (isLarge || group % GROUP_STEP != 0)) {
+        Refuse(std::string("a group must have ") +
+                   (isLarge ? "at most " + std::to_string(params.mostGroup) : "a multiple of 16") +
+                   " elements, or be a whole row",
+               std::to_string(groups) + " groups of " + std::to_string(group) + ": x " + ShapeText(x) + ", scale " +
+                   ShapeText(params.scale));
     }
     tiling.m = Size32(m, "the rows of x");
     Size32(parts * n, "the rows of the weight");
@@ -220,13 +223,14 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     tiling.tileRows = static_cast<uint32_t>(rows);
     tiling.tasks = m == 0 ? 0 : CeilDiv(n, rows);
 
-    // A number on its way: as it comes, twice, as half and as float, and twice as the product wants it; of a row its
-    // scale and its offset, twice each as they come, as float and spread over a block.
+    // A number is there twice as it comes, as half, as float, and twice as the product takes it; the scale and the
+    // offset of a row twice each as they come, as float and spread over a block.
     const uint64_t perElement = 2 + 2 + sizeof(float) + 2 * bytes;
     const uint64_t perRow = 2 * (2 * scaleBytes + sizeof(float) + BLOCK_BYTES);
     uint64_t room = platform.ubBytes - FIXED_BYTES;
     if (tiling.finished != 0) {
-        // Chunks of products in two buffers each, what the vector unit works with, and the output in two; the biases.
+        // There are chunks of products in two buffers each, the operands of the vector unit, and the output in two
+        // buffers; and the biases.
         const uint64_t cols = RoundUp(rows, CUBE_SIDE);
         const uint64_t perChunkRow = cols * ((2 * parts + 1 + params.scratch) * sizeof(float) + 2 * bytes);
         const uint64_t biases = 2 * parts * cols * sizeof(float);
@@ -268,7 +272,8 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     if (params.quantizeX && m > 0 && IsRoundable(group)) {
         tiling.pieces = static_cast<uint32_t>(group / PieceOf(group));
         tiling.pieceCols = static_cast<uint32_t>(PieceOf(group));
-        // A number, as it comes and as it goes, twice each, and twice as float; of a group three floats and a block.
+        // A number is there twice as it comes, twice as it goes, and twice as float; a group has three floats and a
+        // block.
         const uint64_t perGroup = group * (4 * bytes + 2 * sizeof(float)) + 3 * sizeof(float) + BLOCK_BYTES;
         const uint64_t fits = std::min((platform.ubBytes - FIXED_BYTES) / perGroup, HOST_ELEMENTS / group);
         tiling.roundedGroups = static_cast<uint32_t>(std::min(std::max<uint64_t>(1, fits), MOST_BLOCK_ROWS));

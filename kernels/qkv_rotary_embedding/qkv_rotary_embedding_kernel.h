@@ -1,6 +1,7 @@
 /*!
- * Queries, keys and values out of one tensor, in the layout of attention; queries and keys rotated by the rotary
- * embedding, values as they are. The gradient goes the other way and rotates back. Rotated in float.
+ * Splits one tensor into queries, keys and values in the layout of attention; queries and keys are rotated by the
+ * rotary embedding, values copied as they are. The gradient goes the other way and rotates back. Rotations are in
+ * float.
  *
  * Plan: a tile is some positions of some heads, which lie n * d elements apart in the packed tensor. Those of q and k
  * are rotated as primitives/rotary_tile.h says, the table of their positions being prepared once for all heads; those
@@ -19,31 +20,32 @@ namespace ms_ascend_ops {
 template <typename T, typename C>
 class QkvRotaryEmbedding {
 public:
-    // `back`: from q, k and v to the packed tensor.
+    // `back` means from q, k and v to the packed tensor.
     __aicore__ inline void Init(GM_ADDR qkv, GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR cos, GM_ADDR sin,
                                 const QkvRotaryEmbeddingTilingData& tiling, bool back, AscendC::TPipe& pipe)
     {
+        const RotaryTilingData& rotary = tiling.rotary;
         tiling_ = tiling;
         back_ = back;
         heads_ = static_cast<uint64_t>(tiling.qHeads) + tiling.kHeads + tiling.vHeads;
-        const uint64_t perHead = tiling.positions * tiling.dim;
+        const uint64_t perHead = rotary.positions * rotary.dim;
         qkvGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(qkv), perHead * heads_);
         qGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(q), perHead * tiling.qHeads);
         kGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(k), perHead * tiling.kHeads);
         vGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(v), perHead * tiling.vHeads);
         pipe.InitBuffer(queueV_, tiling.copyBuffers,
-                        tiling.tilePositions * tiling.tileHeads * tiling.stride * sizeof(T));
-        rotary_.Init(cos, sin, tiling, back ? -1.0f : 1.0f, pipe);
+                        rotary.tilePositions * rotary.tileHeads * rotary.stride * sizeof(T));
+        rotary_.Init(cos, sin, rotary, back ? -1.0f : 1.0f, pipe);
     }
 
     __aicore__ inline void Process()
     {
-        const uint64_t first = tiling_.unitsPerCore * AscendC::GetBlockIdx();
-        const uint64_t last =
-            first + tiling_.unitsPerCore < tiling_.units ? first + tiling_.unitsPerCore : tiling_.units;
-        for (uint64_t unit = first; unit < last; ++unit) {
-            const uint32_t headTile = static_cast<uint32_t>(unit % tiling_.headTiles);
-            const uint64_t positions = unit / tiling_.headTiles;
+        const RotaryTilingData& rotary = tiling_.rotary;
+        const uint64_t first = rotary.tasksPerCore * AscendC::GetBlockIdx();
+        const uint64_t last = first + rotary.tasksPerCore < rotary.tasks ? first + rotary.tasksPerCore : rotary.tasks;
+        for (uint64_t task = first; task < last; ++task) {
+            const uint32_t headTile = static_cast<uint32_t>(task % rotary.headTiles);
+            const uint64_t positions = task / rotary.headTiles;
             if (headTile < tiling_.qTiles) {
                 Rotate(qGm_, positions, {0, tiling_.qHeads, headTile});
             } else if (headTile < tiling_.qTiles + tiling_.kTiles) {
@@ -72,27 +74,28 @@ private:
 
     __aicore__ inline Task TaskAt(uint64_t positions, const Part& part) const
     {
-        const uint64_t sequence = positions % tiling_.sequences;
-        const uint64_t start = positions / tiling_.sequences * tiling_.tilePositions;
-        const uint64_t position = sequence * tiling_.seqLength + start;
-        const uint32_t head = part.tile * tiling_.tileHeads;
+        const RotaryTilingData& rotary = tiling_.rotary;
+        const uint64_t sequence = positions % rotary.sequences;
+        const uint64_t start = positions / rotary.sequences * rotary.tilePositions;
+        const uint64_t position = sequence * rotary.seqLength + start;
+        const uint32_t head = part.tile * rotary.tileHeads;
         const uint32_t headsLeft = part.heads - head;
-        uint64_t left = tiling_.seqLength - start;
-        left = tiling_.positions - position < left ? tiling_.positions - position : left;
-        const uint64_t dim = tiling_.dim;
-        const uint64_t stride = tiling_.headsFirst != 0 ? tiling_.seqLength * dim : dim;
-        return {{left < tiling_.tilePositions ? static_cast<uint32_t>(left) : tiling_.tilePositions,
-                 headsLeft < tiling_.tileHeads ? headsLeft : tiling_.tileHeads},
+        uint64_t left = rotary.seqLength - start;
+        left = rotary.positions - position < left ? rotary.positions - position : left;
+        const uint64_t dim = rotary.dim;
+        const uint64_t stride = tiling_.headsFirst != 0 ? rotary.seqLength * dim : dim;
+        return {{left < rotary.tilePositions ? static_cast<uint32_t>(left) : rotary.tilePositions,
+                 headsLeft < rotary.tileHeads ? headsLeft : rotary.tileHeads},
                 {(position * heads_ + part.before + head) * dim, heads_ * dim, dim},
                 tiling_.headsFirst != 0 ? HeadPlace{(sequence * part.heads + head) * stride + start * dim, dim, stride}
                                         : HeadPlace{(position * part.heads + head) * dim, part.heads * dim, stride},
-                sequence / tiling_.tableInner % tiling_.tables * tiling_.seqLength + start};
+                sequence / rotary.tableInner % rotary.tables * rotary.seqLength + start};
     }
 
     __aicore__ inline void Rotate(const AscendC::GlobalTensor<T>& gm, uint64_t positions, const Part& part)
     {
         const Task task = TaskAt(positions, part);
-        const uint64_t perHead = tiling_.positions * tiling_.dim;
+        const uint64_t perHead = tiling_.rotary.positions * tiling_.rotary.dim;
         if (back_) {
             rotary_.Rotate(gm, perHead * part.heads, task.single, qkvGm_, task.packed, task.tile, task.row);
         } else {
@@ -103,11 +106,12 @@ private:
     __aicore__ inline void Copy(uint64_t positions, const Part& part)
     {
         const Task task = TaskAt(positions, part);
+        const uint32_t dim = tiling_.rotary.dim;
         constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
         // Heads that are no whole blocks come one to a row, or in a single row.
-        const uint32_t stride = (task.tile.heads * tiling_.dim + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
-        const HeadCopies packed = WholeHeads(task.packed, task.tile, tiling_.dim, stride);
-        const HeadCopies single = WholeHeads(task.single, task.tile, tiling_.dim, stride);
+        const uint32_t stride = (task.tile.heads * dim + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
+        const HeadCopies packed = WholeHeads(task.packed, task.tile, dim, stride);
+        const HeadCopies single = WholeHeads(task.single, task.tile, dim, stride);
         AscendC::LocalTensor<T> local = queueV_.template AllocTensor<T>();
         if (back_) {
             LoadCopies(local, vGm_[task.single.offset], single);
@@ -127,7 +131,7 @@ private:
     QkvRotaryEmbeddingTilingData tiling_;
     bool back_ = false;
     uint64_t heads_ = 0;
-    RotaryTile<T, C, QkvRotaryEmbeddingTilingData> rotary_;
+    RotaryTile<T, C> rotary_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queueV_;
     AscendC::GlobalTensor<T> qkvGm_;
     AscendC::GlobalTensor<T> qGm_;

@@ -1,5 +1,5 @@
 /*!
- * Tiling of qkv_rotary_embedding and its gradient. Plain C++.
+ * Calculates the tiling of qkv_rotary_embedding and its gradient, in plain C++.
  *
  * The packed tensor is (sequences, positions, heads, d), the heads those of q, of k, then of v. A tile is a stretch of
  * positions of one sequence with some heads of one of the three; tiles of the same positions follow each other, so that
@@ -16,33 +16,14 @@
 namespace ms_ascend_ops {
 
 struct QkvRotaryEmbeddingTilingData {
-    uint64_t positions;  // of all sequences together
-    uint64_t seqLength;  // positions of a sequence
-    uint64_t sequences;
-    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
-    uint64_t tables;
-    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
-    uint64_t units;        // tiles
-    uint64_t unitsPerCore;
+    RotaryTilingData rotary;
     uint32_t qHeads;
     uint32_t kHeads;
     uint32_t vHeads;
     uint32_t qTiles;  // of the heads of q at one stretch of positions
     uint32_t kTiles;
-    uint32_t headTiles;   // of q, k and v
-    uint32_t headsFirst;  // in q, k and v: before the positions
-    uint32_t tileHeads;
-    uint32_t tilePositions;
+    uint32_t headsFirst;   // in q, k and v: before the positions
     uint32_t copyBuffers;  // of v
-    uint32_t dim;
-    uint32_t half;         // pairs of a head
-    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
-    uint32_t rotated;      // elements before the tail, padding included
-    uint32_t stride;       // from a head to the next in the Unified Buffer
-    uint32_t tableWidth;   // of cos and sin
-    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
-    uint32_t interleave;
-    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
 };
 
 using QkvRotaryEmbeddingGradTilingData = QkvRotaryEmbeddingTilingData;
@@ -54,7 +35,7 @@ using rotary::TILE_BYTES;
 using rotary::Walk;
 
 // Returns true if the heads of a position follow each other in the Unified Buffer without gaps.
-inline bool Packed(const QkvRotaryEmbeddingTilingData& tiling)
+inline bool Packed(const RotaryTilingData& tiling)
 {
     return tiling.stride == tiling.dim && (tiling.interleave != 0 || tiling.halfStride == tiling.half);
 }
@@ -69,11 +50,12 @@ inline void SetHeads(uint64_t q, uint64_t k, uint64_t v, QkvRotaryEmbeddingTilin
     tiling.vHeads = static_cast<uint32_t>(v);
 }
 
-// Positions and heads of a tile.
-inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRotaryEmbeddingTilingData& tiling)
+// Plans positions and heads of a tile.
+inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRotaryEmbeddingTilingData& data)
 {
-    const uint64_t widest = std::max({tiling.qHeads, tiling.kHeads, tiling.vHeads});
-    const uint64_t heads = uint64_t{tiling.qHeads} + tiling.kHeads + tiling.vHeads;
+    RotaryTilingData& tiling = data.rotary;
+    const uint64_t widest = std::max({data.qHeads, data.kHeads, data.vHeads});
+    const uint64_t heads = uint64_t{data.qHeads} + data.kHeads + data.vHeads;
     // Between rows of a copy there are less than 2^32 bytes.
     const bool steps = heads * tiling.dim * bytes <= UINT32_MAX;
     const auto fitting = [&](uint64_t tileHeads) {
@@ -85,7 +67,7 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
     const uint64_t room = std::min<uint64_t>((ub - need.perPosition) / need.perHead, MAX_COPY_ROWS);
     uint64_t tileHeads = 1;
     uint64_t most = 1;
-    if (tiling.headsFirst == 0) {
+    if (data.headsFirst == 0) {
         // Heads with gaps between them are those of one head, or of one position.
         const bool one = !Packed(tiling) && walk.sequences * walk.length >= widest && steps;
         tileHeads = one ? 1 : std::min(room, widest);
@@ -105,43 +87,34 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
     tiling.tilePositions = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>(most, walk.length)));
 }
 
-inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType dtype, const TensorDesc& cos,
+inline LaunchConfig Plan(uint64_t batch, uint64_t length, const TensorDesc& x, const char* name, const TensorDesc& cos,
                          const TensorDesc& sin, bool headsFirst, const rotary::Pairs& pairs, const Platform& platform,
-                         QkvRotaryEmbeddingTilingData& tiling)
+                         QkvRotaryEmbeddingTilingData& data)
 {
-    const uint32_t bytes = SizeOf(dtype);
-    Need need = rotary::Heads(dim, QkvRotaryEmbeddingLimits::HEAD_SIZE, dtype, cos, sin, pairs, tiling);
+    RotaryTilingData& tiling = data.rotary;
+    rotary::Check(x, name, QkvRotaryEmbeddingLimits::HEAD_SIZE, cos, sin, pairs);
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint64_t dim = static_cast<uint64_t>(x.LastDim());
+    Need need = rotary::Heads(dim, x.dtype, cos, pairs, tiling);
     // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
-    tiling.copyBuffers = pairs.interleave ? 1 : 2;
-    need.perHead += static_cast<uint64_t>(tiling.copyBuffers) * bytes * tiling.stride;
+    data.copyBuffers = pairs.interleave ? 1 : 2;
+    need.perHead += static_cast<uint64_t>(data.copyBuffers) * bytes * tiling.stride;
     const uint64_t ub = platform.ubBytes - rotary::FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
         throw std::invalid_argument("the heads are too large for the Unified Buffer");
     }
     const uint64_t tables = cos.rank > 2 ? cos.dims[0] : 1;
     Walk walk = {batch, length, tables, tables == 1 ? batch : 1, length};
-    tiling.headsFirst = headsFirst && length > 1 ? 1 : 0;
-    if (tiling.headsFirst == 0) {
+    data.headsFirst = headsFirst && length > 1 ? 1 : 0;
+    if (data.headsFirst == 0) {
         walk.Join();
     }
-    Cut(need, ub, bytes, walk, tiling);
-    const uint64_t heads = uint64_t{tiling.qHeads} + tiling.kHeads + tiling.vHeads;
-    tiling.positions = batch * length;
-    tiling.seqLength = walk.length;
-    tiling.sequences = walk.sequences;
-    tiling.tableInner = walk.tableInner;
-    tiling.tables = walk.tables;
-    tiling.tablePeriod = walk.period;
-    tiling.qTiles = static_cast<uint32_t>(CeilDiv(tiling.qHeads, tiling.tileHeads));
-    tiling.kTiles = static_cast<uint32_t>(CeilDiv(tiling.kHeads, tiling.tileHeads));
-    tiling.headTiles = tiling.qTiles + tiling.kTiles + static_cast<uint32_t>(CeilDiv(tiling.vHeads, tiling.tileHeads));
-    tiling.units = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
-
-    LaunchConfig config;
-    config.blockDim = CoresFor(tiling.units, 2 * tiling.positions * heads * dim * bytes, platform);
-    tiling.unitsPerCore = CeilDiv(tiling.units, config.blockDim);
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.units, tiling.unitsPerCore)));
-    return config;
+    Cut(need, ub, bytes, walk, data);
+    const uint64_t heads = uint64_t{data.qHeads} + data.kHeads + data.vHeads;
+    data.qTiles = static_cast<uint32_t>(CeilDiv(data.qHeads, tiling.tileHeads));
+    data.kTiles = static_cast<uint32_t>(CeilDiv(data.kHeads, tiling.tileHeads));
+    tiling.headTiles = data.qTiles + data.kTiles + static_cast<uint32_t>(CeilDiv(data.vHeads, tiling.tileHeads));
+    return rotary::ShareTiles(walk, batch * length, 2 * batch * length * heads * dim * bytes, platform, tiling);
 }
 
 }  // namespace qkv_rotary
@@ -152,8 +125,7 @@ inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& par
     qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& qkv = params.qkv;
     return qkv_rotary::Plan(
-        qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
-        params.layout == QkvRotaryEmbeddingLayout::BNSD,
+        qkv.dims[0], qkv.dims[1], qkv, "qkv", params.cos, params.sin, params.layout == QkvRotaryEmbeddingLayout::BNSD,
         {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
         tiling);
 }
@@ -165,7 +137,7 @@ inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradPar
     const TensorDesc& dq = params.dq;
     const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
     return qkv_rotary::Plan(
-        dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin, headsFirst,
+        dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq, "dq", params.cos, params.sin, headsFirst,
         {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves}, platform,
         tiling);
 }

@@ -1,7 +1,8 @@
 /*!
- * y = (x weight^T) * scale * pertoken_scale + bias of 8-bit integers, added up in 32 bits: exact up to the scales.
+ * Computes y = (x weight^T) * scale * pertoken_scale + bias of 8-bit integers, with sums in 32 bits, which are exact up
+ * to the scales.
  *
- * Plan: every core takes tiles of y in turn. Tiles of integer products go through the workspace
+ * Plan: tiles of y go to cores round-robin. Tiles of integer products go through the workspace
  * (primitives/product_tiles.h), and the vector unit makes floats of them, scales columns and rows, adds the bias and
  * rounds once.
  * Bound: the cube, 2 * m * n * k operations, at twice the rate of 16 bits; with few rows memory, the weight once.

@@ -1,5 +1,6 @@
 /*!
- * Tiling of quant_matmul. Plain C++. All rows of x are one matrix; all else is primitives/product_tiling.h.
+ * Calculates the tiling of quant_matmul, in plain C++. All rows of x are one matrix; all else is
+ * primitives/product_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_QUANT_MATMUL_TILING_H
 #define MS_ASCEND_OPS_QUANT_MATMUL_TILING_H
@@ -22,10 +23,7 @@ inline LaunchConfig QuantMatmulTiling(const QuantMatmulParams& params, const Pla
     work.m = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
     work.n = static_cast<uint64_t>(params.weight.dims[0]);
     work.k = static_cast<uint64_t>(params.x.LastDim());
-    if (work.k > QuantMatmulLimits::COLUMNS) {
-        throw std::invalid_argument("the columns of x must be at most " + std::to_string(QuantMatmulLimits::COLUMNS) +
-                                    ", got " + std::to_string(work.k));
-    }
+    CheckLastDim(params.x, "x", QuantMatmulLimits::COLUMNS);
     work.type = DataType::INT8;
     work.outputType = params.scale.dtype;
     work.transposeWeight = true;

@@ -1,5 +1,5 @@
 /*!
- * RMSNorm over the last axis, and its gradient. Plan and bound: primitives/rms_forward.h and
+ * Computes RMSNorm over the last axis, and its gradient. For plan and bound see primitives/rms_forward.h and
  * primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_RMS_NORM_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of rms_norm and rms_norm_grad. Plain C++.
+ * Calculates the tiling of rms_norm and rms_norm_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_RMS_NORM_TILING_H
 #define MS_ASCEND_OPS_RMS_NORM_TILING_H

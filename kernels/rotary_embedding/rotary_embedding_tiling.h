@@ -1,5 +1,5 @@
 /*!
- * Tiling of rotary_embedding and its gradient. Plain C++.
+ * Calculates the tiling of rotary_embedding and its gradient, in plain C++.
  *
  * x is (sequences, positions, heads, d). A tile is a stretch of positions of one sequence, with all heads or with some
  * heads of one position. Tiles of the same positions follow each other, so that their part of the table is prepared
@@ -15,42 +15,25 @@
 namespace ms_ascend_ops {
 
 struct RotaryEmbeddingTilingData {
-    uint64_t positions;  // of all sequences together
-    uint64_t seqLength;  // positions of a sequence
-    uint64_t sequences;
-    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
-    uint64_t tables;
-    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
-    uint64_t units;        // tiles
-    uint64_t unitsPerCore;
+    RotaryTilingData rotary;
     uint32_t heads;
-    uint32_t tileHeads;
-    uint32_t headTiles;
-    uint32_t tilePositions;
-    uint32_t dim;
-    uint32_t half;         // pairs of a head
-    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
-    uint32_t rotated;      // elements before the tail, padding included
-    uint32_t stride;       // from a head to the next in the Unified Buffer
-    uint32_t tableWidth;   // of cos and sin
-    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
-    uint32_t interleave;
-    uint32_t separateHalves;  // the elements of a pair have values of their own in the tables
 };
 
 using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
 
 namespace rotary {
 
-inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
-                         const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& tiling)
+inline LaunchConfig Plan(const TensorDesc& x, const char* name, const TensorDesc& cos, const TensorDesc& sin,
+                         int64_t seqAxis, const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& data)
 {
+    RotaryTilingData& tiling = data.rotary;
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
-    const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, pairs, tiling);
+    Check(x, name, RotaryEmbeddingLimits::HEAD_SIZE, cos, sin, pairs);
+    const Need need = Heads(dim, x.dtype, cos, pairs, tiling);
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t heads = x.Product(axis + 1, x.rank - 1);
-    tiling.heads = Size32(heads, "the heads of a position");
+    data.heads = Size32(heads, "the heads of a position");
     const uint64_t length = x.dims[axis];
     Walk walk = {static_cast<uint64_t>(x.Product(0, axis)), length, 1, 1, length};
 
@@ -64,7 +47,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
         } else if (tableDim != 1) {
             const uint64_t below = x.Product(axis - i + 1, axis);
             if (walk.sequences != 0 && walk.tables * walk.tableInner != below) {
-                throw std::invalid_argument("cos may not broadcast between dims that it has");
+                Refuse("cos must not broadcast in a dim between two in which it does not", ShapeText(cos));
             }
             walk.tables *= tableDim;
         }
@@ -73,7 +56,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 
     const uint64_t ub = platform.ubBytes - FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
-        throw std::invalid_argument("x.shape[-1] is too large for the Unified Buffer");
+        throw std::invalid_argument(std::string(name) + ".shape[-1] is too large for the Unified Buffer");
     }
     const uint64_t total = walk.sequences * walk.length;
     const uint64_t perRow = heads * need.perHead + need.perPosition;
@@ -85,24 +68,12 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
         const uint64_t fits = std::min<uint64_t>(ub / perRow, MAX_COPY_ROWS / heads);
         const uint64_t target = std::max<uint64_t>(1, TILE_BYTES / (heads * tiling.stride * bytes));
         const uint64_t most = std::min<uint64_t>(fits, target);
-        tiling.tileHeads = tiling.heads;
+        tiling.tileHeads = data.heads;
         walk.Gather(most);
         tiling.tilePositions = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>(most, walk.length)));
     }
-    tiling.positions = total;
-    tiling.seqLength = walk.length;
-    tiling.sequences = walk.sequences;
-    tiling.tableInner = walk.tableInner;
-    tiling.tables = walk.tables;
-    tiling.tablePeriod = walk.period;
     tiling.headTiles = static_cast<uint32_t>(CeilDiv(heads, tiling.tileHeads));
-    tiling.units = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
-
-    LaunchConfig config;
-    config.blockDim = CoresFor(tiling.units, 2 * total * heads * dim * bytes, platform);
-    tiling.unitsPerCore = CeilDiv(tiling.units, config.blockDim);
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.units, tiling.unitsPerCore)));
-    return config;
+    return ShareTiles(walk, total, 2 * total * heads * dim * bytes, platform, tiling);
 }
 
 }  // namespace rotary
@@ -110,7 +81,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, const Platform& platform,
                                           RotaryEmbeddingTilingData& tiling)
 {
-    return rotary::Plan(params.x, params.cos, params.sin, params.seq_axis,
+    return rotary::Plan(params.x, "x", params.cos, params.sin, params.seq_axis,
                         {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }
@@ -118,7 +89,7 @@ inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, c
 inline LaunchConfig RotaryEmbeddingGradTiling(const RotaryEmbeddingGradParams& params, const Platform& platform,
                                               RotaryEmbeddingGradTilingData& tiling)
 {
-    return rotary::Plan(params.dy, params.cos, params.sin, params.seq_axis,
+    return rotary::Plan(params.dy, "dy", params.cos, params.sin, params.seq_axis,
                         {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.separate_halves},
                         platform, tiling);
 }

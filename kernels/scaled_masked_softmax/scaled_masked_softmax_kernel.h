@@ -1,6 +1,6 @@
 /*!
- * Softmax of attention scores over the last axis, y = softmax(scale * x + mask), all in float; a row that is -inf
- * everywhere becomes zeros.
+ * Computes the softmax of attention scores over the last axis in float, y = softmax(scale * x + mask); a row that is
+ * -inf everywhere becomes zeros.
  *
  * Plan: the rows of primitives/softmax_rows.h; the mask is loaded beside x, one row for the whole tile where it is
  * broadcast over the rows of a tile.
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// z = scale * x + mask.
+// Computes z = scale * x + mask.
 template <typename M>
 class MaskedLogits {
 public:
@@ -34,7 +34,7 @@ public:
         }
     }
 
-    // Rows that a tile beginning with `row` may have.
+    // Returns how many rows a tile that begins with `row` may have.
     __aicore__ inline uint64_t RowsFrom(uint64_t row) const { return tiling_.dim0 - row % tiling_.dim0; }
 
     __aicore__ inline void CopyIn(uint64_t row, uint32_t column, const Rows& shape)

@@ -1,9 +1,10 @@
 /*!
- * Tiling of scaled_masked_softmax and its gradient. Plain C++.
+ * Calculates the tiling of scaled_masked_softmax and its gradient, in plain C++.
  *
- * Rows of x are split over cores and tiles as primitives/softmax_rows_tiling.h says. Which mask row a row of x takes:
- * the leading dims, merged where they lie in memory as one, are groups of (dim, mask rows from one to the next), the
- * innermost first. A tile stays within the innermost group, where mask rows are either consecutive or all the same.
+ * Rows of x are split over cores and tiles as primitives/softmax_rows_tiling.h says. The mask row of a row of x follows
+ * from its leading dims: merged where they lie in memory as one, they are groups of (dim, mask rows from one to the
+ * next), the innermost first. A tile stays within the innermost group, where mask rows are either consecutive or all
+ * the same.
  */
 #ifndef MS_ASCEND_OPS_SCALED_MASKED_SOFTMAX_TILING_H
 #define MS_ASCEND_OPS_SCALED_MASKED_SOFTMAX_TILING_H
@@ -113,7 +114,7 @@ inline LaunchConfig ScaledMaskedSoftmaxTiling(const ScaledMaskedSoftmaxParams& p
     tiling.stride4 = groups.strides[4];
     tiling.stride5 = groups.strides[5];
     tiling.stride6 = groups.strides[6];
-    // The mask in two buffers, and a float copy of it unless it is float.
+    // The mask is in two buffers, with a float copy of it unless it is float.
     const uint32_t perElement = softmax::ForwardBytes(bytes) + 2 * maskBytes + (maskBytes == 4 ? 0 : 4);
     return softmax::PlanRowTiles(params.x.Product(0, params.x.rank - 1), params.x.LastDim(), bytes, perElement,
                                  3 * bytes, softmax::FORWARD_VALUES, platform, tiling);

@@ -1,5 +1,5 @@
 /*!
- * y = silu(gate) * up of two tensors. Plan and bound: primitives/gated_kernel.h.
+ * Computes y = silu(gate) * up of two tensors. For plan and bound see primitives/gated_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_SILU_MUL_KERNEL_H
 #define MS_ASCEND_OPS_SILU_MUL_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of silu_mul and silu_mul_grad. Plain C++.
+ * Calculates the tiling of silu_mul and silu_mul_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_SILU_MUL_TILING_H
 #define MS_ASCEND_OPS_SILU_MUL_TILING_H

@@ -1,13 +1,13 @@
 /*!
- * A few rows times the transpose of a sparse matrix in slices, accumulated in float.
+ * Multiplies a few rows with the transpose of a sparse matrix in slices, with sums in float.
  *
  * Plan: rows of the matrix are cut into pieces, 64 of which lie side by side in a slice, one a lane, so that each step
  * is as wide as the vector unit. A row of x stays in the Unified Buffer, as floats with a zero behind the last; indices
  * become offsets, elements are gathered, multiplied with the values and folded to a sum of each lane, a chunk of
  * positions at once, whatever slices they are of. The sums of pieces go to the workspace. After a barrier rows of the
  * result are added up of them in the same way, with no values. Places without a value name the zero. No offset leaves
- * the row: an index that there cannot be is brought back first, and the kernel stops at the end. The work of a core
- * does not change a sum. Rows of x come one by one: indices are read again for each.
+ * the row: an index out of range is clamped first, and the kernel stops at the end. The work of a core does not change
+ * a sum. Rows of x come one by one: indices are read again for each.
  * Bound: Gather, some 5 elements a cycle, or memory, indices and values once for each row of x.
  */
 #ifndef MS_ASCEND_OPS_SLICED_SPARSE_MATMUL_KERNEL_H
@@ -21,7 +21,7 @@
 
 namespace ms_ascend_ops {
 
-// Positions of slices: where each slice ends.
+// Walks over positions of slices; it knows where each slice ends.
 class SliceEnds {
 public:
     __aicore__ inline void Init(GM_ADDR ends, uint32_t slices, uint32_t positions)
@@ -45,7 +45,7 @@ public:
         return end;
     }
 
-    // The first slice of a core, of `cores` that have as many positions each, up to a slice.
+    // Returns the first slice of a core, of `cores` that have as many positions each, up to a slice.
     __aicore__ inline uint32_t FirstOf(uint64_t core, uint64_t cores) const
     {
         if (core >= cores) {
@@ -130,13 +130,13 @@ public:
     }
 
 private:
-    // Slices of a core.
+    // A core has the slices from `first` to `last`.
     struct Share {
         uint32_t first;
         uint32_t last;
     };
 
-    // The sums of pieces.
+    // Computes the sums of pieces.
     __aicore__ inline void AddUpSlices()
     {
         const Share share = ShareOf(slices_);
@@ -146,7 +146,7 @@ private:
         }
     }
 
-    // Rows of the result, of the sums of their pieces.
+    // Computes rows of the result from the sums of their pieces.
     __aicore__ inline void AddUpGroups()
     {
         const Share share = ShareOf(groups_);
@@ -181,7 +181,7 @@ private:
         } while (slice < share.last);
     }
 
-    // The elements that the indices of a chunk of positions name, times the values.
+    // Gathers the elements that the indices of a chunk of positions name, and multiplies them with the values.
     template <bool WITH_VALUES>
     __aicore__ inline void LoadProducts(const AscendC::GlobalTensor<int32_t>& indices, uint32_t position,
                                         uint32_t chunk, uint32_t elements)
@@ -259,7 +259,7 @@ private:
         return offsets.template ReinterpretCast<uint32_t>();
     }
 
-    // A row as floats, with zeros behind the last element.
+    // Loads a row as floats, with zeros behind the last element.
     template <typename U>
     __aicore__ inline void LoadRow(const AscendC::GlobalTensor<U>& src, uint32_t elements)
     {
@@ -294,7 +294,7 @@ private:
         if (most.GetValue(0) > 0.0f) {
             AscendC::Trap();
         }
-        WaitForPipe<AscendC::HardEvent::S_V>(pipe);  // what was read may be written again
+        WaitForPipe<AscendC::HardEvent::S_V>(pipe);  // the tensor may be overwritten now
     }
 
     SlicedSparseMatmulTilingData tiling_;
@@ -320,7 +320,7 @@ private:
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> values_;
     AscendC::LocalTensor<float> lanes_;
-    AscendC::LocalTensor<float> wrong_;  // by how much indices have been outside
+    AscendC::LocalTensor<float> wrong_;  // how far indices have been out of range
     AscendC::LocalTensor<float> row_;
 };
 

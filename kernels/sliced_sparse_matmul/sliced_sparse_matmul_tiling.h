@@ -1,5 +1,5 @@
 /*!
- * Tiling of sliced_sparse_matmul. Plain C++.
+ * Calculates the tiling of sliced_sparse_matmul, in plain C++.
  *
  * Cores share slices by their positions, and then groups of 64 rows of the result. A row of x, later its sums of
  * pieces, stays in the Unified Buffer.
@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "primitives/shape_checks.h"
 #include "primitives/split.h"
 #include "sliced_sparse_matmul_params.h"
 
@@ -47,15 +48,6 @@ inline uint32_t Padded(uint64_t elements)
     return static_cast<uint32_t>(RoundUp(elements + 1, FLOATS_PER_REPEAT));  // zeros behind the last
 }
 
-inline void Refuse(const char* what, uint64_t size)
-{
-    if (size > SlicedSparseMatmulLimits::ELEMENTS) {
-        throw std::invalid_argument(std::string(what) + " must be at most " +
-                                    std::to_string(SlicedSparseMatmulLimits::ELEMENTS) + ", got " +
-                                    std::to_string(size));
-    }
-}
-
 }  // namespace sliced_sparse_matmul
 
 inline LaunchConfig SlicedSparseMatmulTiling(const SlicedSparseMatmulParams& params, const Platform& platform,
@@ -65,8 +57,12 @@ inline LaunchConfig SlicedSparseMatmulTiling(const SlicedSparseMatmulParams& par
     const uint32_t bytes = SizeOf(params.x.dtype);
     const uint64_t inner = static_cast<uint64_t>(params.x.LastDim());
     const uint64_t sums = FLOATS_PER_REPEAT * static_cast<uint64_t>(params.slice_ends.dims[0]);
-    Refuse("the elements of a row of x", inner);
-    Refuse("the pieces of rows, 64 a slice,", sums);
+    CheckLastDim(params.x, "x", SlicedSparseMatmulLimits::ELEMENTS);
+    if (sums > SlicedSparseMatmulLimits::ELEMENTS) {
+        Refuse("slice_ends.shape[0] must be at most " +
+                   std::to_string(SlicedSparseMatmulLimits::ELEMENTS / FLOATS_PER_REPEAT),
+               std::to_string(params.slice_ends.dims[0]));
+    }
     tiling.rows = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
     tiling.inner = static_cast<uint32_t>(inner);
     tiling.slices = static_cast<uint32_t>(params.slice_ends.dims[0]);

@@ -1,5 +1,5 @@
 /*!
- * Gradient of softmax over any axis from its output: dx = y * (dy - sum(dy * y)), all in float.
+ * Computes the gradient of softmax over any axis from its output in float: dx = y * (dy - sum(dy * y)).
  *
  * Plan: rows as in primitives/softmax_grad_rows.h; any other axis in tiles of columns, chunk by chunk if n rows do not
  * fit, which are then read twice.

@@ -1,10 +1,10 @@
 /*!
- * Softmax over any axis: y = exp(x - max(x)) / sum(exp(x - max(x))), all in float.
+ * Computes softmax over any axis in float: y = exp(x - max(x)) / sum(exp(x - max(x))).
  *
  * Plan: contiguous rows (the last axis) tile by tile, several short rows to a tile, x and y double-buffered; maxima and
  * sums are folded to 64 lanes a row unless rows are short, WholeReduce finishes all rows of a tile, Brcb spreads them
- * again. Any other axis: tiles of columns, where maximum, sum and division go column by column. What does not fit the
- * Unified Buffer is read twice: first for the maximum and the sum, corrected from chunk to chunk, then for y.
+ * again. Any other axis: tiles of columns, where maximum, sum and division go column by column. A tile that does not
+ * fit the Unified Buffer is read twice: first for the maximum and the sum, corrected from chunk to chunk, then for y.
  * Bound: memory (x once or twice, y once); a vector unit that does 32 Exp a cycle keeps up.
  */
 #ifndef MS_ASCEND_OPS_SOFTMAX_KERNEL_H
@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// A stretch of columns; `width` is padded to whole blocks, and the padding takes part.
+// Is a stretch of columns; `width` is padded to whole blocks, and the padding takes part.
 struct SoftmaxColumnTile {
     uint64_t offset;  // of its first element in global memory
     uint32_t cols;
@@ -82,7 +82,7 @@ private:
         return {left < tiling_.chunkRows ? left : tiling_.chunkRows, tile.width, tile.width};
     }
 
-    // The chunk's x in float; `xLocal` is to be freed after it was used.
+    // Returns the chunk's x in float; `xLocal` is to be freed after it was used.
     __aicore__ inline AscendC::LocalTensor<float> Load(AscendC::LocalTensor<T>& xLocal, const SoftmaxColumnTile& tile,
                                                        uint32_t row, const RowBlock& block)
     {

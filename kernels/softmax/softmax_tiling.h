@@ -1,5 +1,5 @@
 /*!
- * Tiling of softmax and softmax_grad. Plain C++.
+ * Calculates the tiling of softmax and softmax_grad, in plain C++.
  *
  * x is (outer, n, inner) around the axis. inner = 1: rows, split over cores, as primitives/softmax_rows_tiling.h says.
  * Otherwise columns: a tile is a stretch of columns of one `outer`, walked through in chunks of rows if n is large.
@@ -13,7 +13,7 @@
 namespace ms_ascend_ops {
 
 struct SoftmaxTilingData {
-    // Rows.
+    // These are for rows.
     uint64_t rows;
     uint64_t rowsPerCore;
     uint32_t cols;
@@ -24,7 +24,7 @@ struct SoftmaxTilingData {
     uint64_t piecesPerCore;  // 0: a core takes whole rows
     uint32_t pieces;         // of a row that cores may share (row_pieces_tiling.h), or 0
     uint32_t pieceCols;
-    // Columns.
+    // These are for columns.
     uint32_t n;
     uint64_t inner;
     uint64_t tiles;

@@ -1,10 +1,10 @@
 /*!
- * The gradient of the values of a sparse matrix, a sampled product of dense matrices: of each value the product of a
- * row of dy with a row of the dense factor, in float.
+ * Computes the gradient of the values of a sparse matrix in float, a sampled product of dense matrices: that of a value
+ * is the product of a row of dy with a row of the dense factor.
  *
  * Plan: values are shared out evenly. Of some at a time the columns are read, and each has 64 lanes of sums; a row of
- * dy is loaded once for those of its values. With a column or an end of a row that there cannot be the kernel stops
- * before it reads anything by it. Bound: memory, a row of the dense factor for each value.
+ * dy is loaded once for those of its values. With a column or an end of a row out of range the kernel stops before it
+ * reads anything by it. Bound: memory, a row of the dense factor for each value.
  */
 #ifndef MS_ASCEND_OPS_SPARSE_MATMUL_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_SPARSE_MATMUL_GRAD_KERNEL_H

@@ -1,12 +1,12 @@
 /*!
- * A sparse matrix times a dense one, accumulated in float, in the order of the values of a row.
+ * Multiplies a sparse matrix with a dense one. Sums are in float, in the order of the values of a row.
  *
  * Plan: a task is a piece of the merge path of ends of rows and values, as long as every other. Of each value the row
  * of the dense factor that its column names is loaded, scaled and added to the sum of its row (Axpy). Sums of rows that
  * lie in one task go to the output; the parts of rows that tasks share go to the workspace, two a task at most, and
  * after a barrier the task in which such a row ends adds them up, first to last. So results depend on neither the
- * number of cores nor their order. With a column or an end of a row that there cannot be the kernel stops before it
- * reads anything by it. Bound: memory, a row of the dense factor for each value.
+ * number of cores nor their order. With a column or an end of a row out of range the kernel stops before it reads
+ * anything by it. Bound: memory, a row of the dense factor for each value.
  */
 #ifndef MS_ASCEND_OPS_SPARSE_MATMUL_KERNEL_H
 #define MS_ASCEND_OPS_SPARSE_MATMUL_KERNEL_H

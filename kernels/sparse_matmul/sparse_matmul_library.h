@@ -1,5 +1,5 @@
 /*!
- * sparse_matmul by loops of the host, in the place of the kernel (host/operators/sparse_product.h).
+ * Runs sparse_matmul by loops of the host instead of the kernel (host/operators/sparse_product.h).
  */
 #ifndef MS_ASCEND_OPS_SPARSE_MATMUL_LIBRARY_H
 #define MS_ASCEND_OPS_SPARSE_MATMUL_LIBRARY_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of sparse_matmul and sparse_matmul_grad. Plain C++.
+ * Calculates the tiling of sparse_matmul and sparse_matmul_grad, in plain C++.
  *
  * Work is split by non-zeros and rows together (merge path): the ends of rows and the non-zeros are one list, which
  * tasks share evenly, whatever the pattern. Tasks follow from the shapes, not from the number of cores: neither do
@@ -50,7 +50,7 @@ constexpr uint64_t MAX_TILE_COLS = 8192;
 constexpr uint32_t ROW_BUFFERS = 4;
 constexpr uint64_t SHARE_ENTRIES = 16;  // of the gradient: a block of 32 bytes of any type
 
-// The widest stretch of columns whose buffers, of `bytesPerCol`, fit.
+// Returns the widest stretch of columns whose buffers, of `bytesPerCol`, fit.
 inline uint32_t TileCols(uint64_t cols, uint32_t bytesPerCol, uint32_t fixed, const Platform& platform)
 {
     const uint64_t fit = (platform.ubBytes - fixed) / bytesPerCol / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT;
@@ -69,7 +69,7 @@ inline LaunchConfig SparseMatmulTiling(const SparseMatmulParams& params, const P
     tiling.inner = Size32(static_cast<uint64_t>(params.dense.dims[0]), "the rows of the dense matrix");
     tiling.cols = Size32(static_cast<uint64_t>(params.dense.dims[1]), "the columns of the dense matrix");
     tiling.rowBuffers = sparse_matmul::ROW_BUFFERS;
-    // Rows and a part of one as they come, a row in float; sums, which leave in two buffers.
+    // There are rows and a part of one as they come, a row in float; sums, which leave in two buffers.
     const uint32_t perCol =
         tiling.rowBuffers * bytes + 3 * static_cast<uint32_t>(sizeof(float)) + (bytes == sizeof(float) ? 0 : 8);
     tiling.tileCols = sparse_matmul::TileCols(tiling.cols, perCol, 0, platform);
@@ -107,7 +107,7 @@ inline LaunchConfig SparseMatmulGradTiling(const SparseMatmulGradParams& params,
     tiling.tasksPerCore = std::max<uint64_t>(1, CeilDiv(tiling.tasks, cores));
     LaunchConfig config;
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.tasks, tiling.tasksPerCore)));
-    // A row of dy and rows of the dense factor as they come, one of each in float, and their products.
+    // There are a row of dy and rows of the dense factor as they come, one of each in float, and their products.
     const uint32_t perCol =
         (tiling.rowBuffers + 2) * bytes + (bytes == sizeof(float) ? 1 : 3) * static_cast<uint32_t>(sizeof(float));
     tiling.tileCols = sparse_matmul::TileCols(tiling.cols, perCol, 48 * 1024, platform);

@@ -1,6 +1,7 @@
 /*!
- * SwiGLU of one tensor: y = silu(gate) * up, gate the first half of the axis (or the even elements), up the other.
- * Plan and bound: primitives/gated_kernel.h.
+ * Computes SwiGLU of one tensor, y = silu(gate) * up, where gate is the first half of the axis (or the even elements),
+ * up the other.
+ * For plan and bound see primitives/gated_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_SWIGLU_KERNEL_H
 #define MS_ASCEND_OPS_SWIGLU_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * Tiling of swiglu and swiglu_grad. Plain C++.
+ * Calculates the tiling of swiglu and swiglu_grad, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_SWIGLU_TILING_H
 #define MS_ASCEND_OPS_SWIGLU_TILING_H

@@ -1,5 +1,5 @@
 /*!
- * y = activation(x w^T + bias) of weights in 8 or 4 bits. Plan: primitives/weight_quant_kernel.h.
+ * Computes y = activation(x w^T + bias) of weights in 8 or 4 bits. For the plan see primitives/weight_quant_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_KERNEL_H
 #define MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_KERNEL_H

@@ -1,5 +1,6 @@
 /*!
- * y = silu(x gate^T) * (x up^T) of weights in 8 or 4 bits, in one tensor. Plan: primitives/weight_quant_kernel.h.
+ * Computes y = silu(x gate^T) * (x up^T) of weights in 8 or 4 bits, in one tensor. For the plan see
+ * primitives/weight_quant_kernel.h.
  */
 #ifndef MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_KERNEL_H
 #define MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_KERNEL_H

@@ -1,5 +1,5 @@
 /*!
- * weight_quant_swiglu by loops of the host, in the place of the kernel.
+ * Runs weight_quant_swiglu by loops of the host instead of the kernel.
  */
 #ifndef MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_LIBRARY_H
 #define MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_LIBRARY_H

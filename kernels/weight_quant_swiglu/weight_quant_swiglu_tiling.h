@@ -1,5 +1,5 @@
 /*!
- * Tiling of weight_quant_swiglu. Plain C++.
+ * Calculates the tiling of weight_quant_swiglu, in plain C++.
  */
 #ifndef MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_TILING_H
 #define MS_ASCEND_OPS_WEIGHT_QUANT_SWIGLU_TILING_H

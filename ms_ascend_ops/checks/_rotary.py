@@ -24,7 +24,7 @@ def rotated(
     if (-2,) not in (cos, sin) and (
         len(cos) != len(sin) or any(a != b and -1 not in (a, b) for a, b in zip(cos, sin, strict=True))
     ):
-        raise ValueError(f"{op}: sin.shape must be cos.shape ({cos}), got {sin}")
+        raise ValueError(f"{op}: sin.shape must be cos.shape {cos}, got {sin}")
     dim = -1 if x == (-2,) else x[-1]
     if dim == -1:
         return

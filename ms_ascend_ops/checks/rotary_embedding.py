@@ -23,4 +23,6 @@ def _tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...
     aligned = (1,) * (len(batch) - len(tables)) + tables
     own = [i for i, size in enumerate(aligned) if size != 1]
     if own and any(aligned[i] == 1 and batch[i] not in (1, -1) for i in range(own[0], own[-1])):
-        raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
+        raise ValueError(
+            f"rotary_embedding: cos must not broadcast in a dim between two in which it does not, got {cos}"
+        )

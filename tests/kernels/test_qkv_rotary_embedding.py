@@ -133,8 +133,13 @@ def test_bits_of_values_are_copied():
     ("qkv", "cos", "sin", "message"),
     [
         ((2, 5, 3, 8), (5, 4), (1, 5, 4), "sin.shape must be cos.shape"),
-        ((2, 5, 3, 8), (5, 3), (5, 3), "cos.shape.-1. must be the rotated size or half of it"),
-        ((1, 1, 3, 2**18), (1, 2**17), (1, 2**17), "the elements of a head must be at most 2048"),
+        (
+            (2, 5, 3, 8),
+            (5, 3),
+            (5, 3),
+            "cos.shape.-1. must be 8 or 4 where 8 elements of a head are rotated, got .5, 3.",
+        ),
+        ((1, 1, 3, 2**18), (1, 2**17), (1, 2**17), "qkv.shape.-1. must be at most 2048"),
     ],
 )
 def test_what_a_graph_learns_only_when_it_runs(qkv, cos, sin, message):

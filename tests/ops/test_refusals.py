@@ -259,7 +259,7 @@ def test_tables_of_two_shapes():
         ("rotary_embedding", lambda: ops.rotary_embedding(x, cos, sin)),
         ("qkv_rotary_embedding", lambda: ops.qkv_rotary_embedding(x, cos, sin, 1)),
     ):
-        with pytest.raises(ValueError, match=rf"^{name}: sin.shape must be cos.shape \(\(2, 5, 4\)\), got \(1, 5, 4\)"):
+        with pytest.raises(ValueError, match=rf"^{name}: sin.shape must be cos.shape \(2, 5, 4\), got \(1, 5, 4\)"):
             call()
 
 

@@ -1,6 +1,7 @@
 /*!
- * The operators in ONNX Runtime, on a CPU: RegisterCustomOps, which it calls for a library that is registered with its
- * session options. Kernels run on ONNX Runtime's own memory, in the calling thread and the threads of the host layer.
+ * Brings the operators to ONNX Runtime on a CPU by RegisterCustomOps, which it calls for a library that is registered
+ * with its session options. Kernels run on ONNX Runtime's own memory, in the calling thread and the threads of the host
+ * layer.
  */
 #include <algorithm>
 #include <array>
@@ -25,7 +26,7 @@ namespace {
 constexpr const char* DOMAIN_NAME = "ms_ascend_ops";
 constexpr size_t ERROR_BYTES = 2048;
 constexpr size_t ALIGNMENT = 64;
-// Combinations of shapes that a node remembers.
+// A node remembers so many combinations of shapes.
 constexpr size_t MOST_PREPARED = 1024;
 
 struct DtypeEntry {
@@ -49,7 +50,7 @@ const char* NameOf(ort::ElementType type)
     return found == std::end(DTYPES) ? "of another kind" : found->name;
 }
 
-// A Status that ONNX Runtime has made, on its way through functions of ours.
+// Holds a Status that ONNX Runtime has made, on its way through our functions.
 struct OrtError {
     ort::Status* status;
 };
@@ -81,7 +82,7 @@ ort::Status* Guard(const ort::Api& api, F&& body)
     }
 }
 
-// An attribute of a node: its value, and for a string the text.
+// An attribute of a node has a value, and for a string the text.
 struct GivenAttribute {
     AttributeValue value;
     std::string text;
@@ -90,7 +91,7 @@ struct GivenAttribute {
 
 class Operator;
 
-// One row of dtypes of an operator, which is what ONNX Runtime calls a custom operator.
+// ONNX Runtime calls one row of dtypes of an operator a custom operator.
 struct TypedOperator : ort::CustomOp {
     const Operator* owner = nullptr;
     std::vector<ort::ElementType> inputs;
@@ -144,7 +145,7 @@ class Attributes {
 public:
     Attributes(const ort::Api& api, const ort::KernelInfo* info) : api_(api), info_(info) {}
 
-    // The value of the node, checked, or the default.
+    // Reads the value of the node, checked, or the default.
     GivenAttribute Read(const Operator& op, const AttributeDef& def) const
     {
         const GivenAttribute found = Read(op, def, def.name.c_str());
@@ -250,7 +251,7 @@ size_t BytesOf(const Shape& shape, const char* dtype)
     return bytes;
 }
 
-// Memory of results that a node does not want. The thread keeps it, for its next run.
+// Results that a node does not want go to this memory. The thread keeps it, for its next run.
 void* Unwanted(size_t index, size_t bytes)
 {
     struct Free {
@@ -287,7 +288,7 @@ struct FreePrepared {
     void operator()(MsAscendPrepared* prepared) const { MsAscendOpsFreePrepared(prepared); }
 };
 
-// The kernel of a node for inputs of certain shapes.
+// A node keeps its kernel for inputs of certain shapes.
 struct Prepared {
     std::unique_ptr<MsAscendPrepared, FreePrepared> launch;
     std::vector<Output> outputs;
@@ -389,7 +390,7 @@ private:
         }
     }
 
-    // The memory of an output, or null if nobody wants it.
+    // Returns the memory of an output, or null if nobody wants it.
     void* ResultMemory(ort::KernelContext* context, size_t index, size_t wanted, const Shape& shape) const
     {
         ort::Value* value = nullptr;
@@ -403,8 +404,8 @@ private:
         return memory;
     }
 
-    // An input that the kernel changes: it works on the output, which ONNX Runtime makes of the same memory if nobody
-    // else needs the input. Otherwise the input stays as it is.
+    // The kernel changes this input. It works on the output, which ONNX Runtime makes of the same memory if nobody else
+    // needs the input. Otherwise the input stays as it is.
     void TakeOver(ort::KernelContext* context, size_t index, size_t wanted, const Description& input, void*& data) const
     {
         const size_t bytes = BytesOf(input.shape, NameOf(input.type));
@@ -614,7 +615,7 @@ std::unique_ptr<TypedOperator> Operator::MakeRow(const std::map<std::string, std
     };
     made->KernelDestroy = [](void* kernel) { delete static_cast<NodeState*>(kernel); };
     made->InferOutputShapeFn = [](const ort::CustomOp* op, ort::ShapeInferContext* context) -> ort::Status* {
-        // Nobody would look at a Status: what is wrong is said when the node runs.
+        // Nobody would look at a Status: the error is reported when the node runs.
         if (ort::Status* status = Guard(*theApi, [&] { InferShapes(*Typed(op).owner, context); })) {
             theApi->ReleaseStatus(status);
         }
@@ -630,7 +631,7 @@ std::unique_ptr<TypedOperator> Operator::MakeRow(const std::map<std::string, std
     return made;
 }
 
-// All operators, in the domain that sessions share. They stay until the process ends, as sessions may.
+// Returns all operators, in the domain that sessions share. They stay until the process ends, as sessions may.
 ort::CustomOpDomain* Domain(const ort::Api& api)
 {
     static std::mutex mutex;

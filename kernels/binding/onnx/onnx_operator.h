@@ -1,5 +1,5 @@
 /*!
- * One operator as ONNX Runtime gets it. kernels/codegen/onnx.py makes the list of them from the definitions.
+ * Describes one operator to ONNX Runtime. kernels/codegen/onnx.py makes the list of them from the definitions.
  */
 #ifndef MS_ASCEND_OPS_BINDING_ONNX_ONNX_OPERATOR_H
 #define MS_ASCEND_OPS_BINDING_ONNX_ONNX_OPERATOR_H

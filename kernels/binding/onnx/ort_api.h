@@ -1,6 +1,6 @@
 /*!
- * The part of ONNX Runtime's C API that the library of custom operators uses. No package of ONNX Runtime has its
- * headers.
+ * Declares the part of ONNX Runtime's C API that the library of custom operators uses. No package of ONNX Runtime has
+ * its headers.
  *
  * Source: include/onnxruntime/core/session/onnxruntime_c_api.h of ONNX Runtime. Its table of functions only ever grows
  * at the end, and the table of version 18 (ONNX Runtime 1.18) is all that is used here, so these are facts of its
@@ -18,7 +18,7 @@ namespace ms_ascend_ops::ort {
 
 constexpr uint32_t VERSION = 18;
 
-// Known by their addresses only.
+// These are known by their addresses only.
 struct Status;
 struct SessionOptions;
 struct CustomOpDomain;
@@ -115,7 +115,7 @@ struct ApiBase {
     const char* (*GetVersionString)();
 };
 
-// OrtCustomOp of version 18.
+// This is OrtCustomOp of version 18.
 struct CustomOp {
     uint32_t version = VERSION;
     void* (*CreateKernel)(const CustomOp* op, const Api* api, const KernelInfo* info) = nullptr;

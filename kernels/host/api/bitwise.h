@@ -1,5 +1,5 @@
 /*!
- * And, Or: bits of 16-bit integers.
+ * Implements And and Or, on the bits of 16-bit integers.
  */
 #ifndef ASCENDC_HOST_API_BITWISE_H
 #define ASCENDC_HOST_API_BITWISE_H
@@ -24,7 +24,7 @@ void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t cou
     const uint32_t size = pairs ? sizeof(float) : sizeof(T);
     Instruction& instruction = Core::Current().Next();
     instruction.operation = OperationOn(BitsOf(size), opcode, block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
-    instruction.units = count * sizeof(T) / size;
+    instruction.iterations = count * sizeof(T) / size;
     instruction.granule = block ? ONE_REPEAT_BYTE_SIZE / size : 1;
     instruction.operandCount = 3;
     for (uint32_t i = 0; i < 3; ++i) {
@@ -36,7 +36,7 @@ void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t cou
     Core::Current().Issue();
 }
 
-// Strided forms: counter mode, everything contiguous but for a src1 of one DataBlock (strides 0).
+// Strided forms exist in counter mode only, with everything contiguous but for a src1 of one DataBlock (strides 0).
 inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatParams& params)
 {
     const bool gapless = params.dstBlkStride == 1 && params.dstRepStride == DEFAULT_REPEAT_STRIDE &&

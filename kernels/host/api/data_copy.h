@@ -1,5 +1,5 @@
 /*!
- * DataCopy and DataCopyPad between global memory and the Unified Buffer.
+ * Implements DataCopy and DataCopyPad between global memory and the Unified Buffer.
  */
 #ifndef ASCENDC_HOST_API_DATA_COPY_H
 #define ASCENDC_HOST_API_DATA_COPY_H
@@ -45,7 +45,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
     }
     Instruction& fill = Core::Current().Next();
     fill.operation = OperationOn(BitsOf(sizeof(T)), Opcode::FILL);
-    fill.units = rows;
+    fill.iterations = rows;
     fill.lanes = count;
     fill.operandCount = 1;
     fill.operands[0] = {dst, stride, count * static_cast<uint32_t>(sizeof(T))};
@@ -55,7 +55,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
 
 }  // namespace host
 
-// Copies `count` elements; as on the chip, whole blocks of 32 bytes: what is behind the last one is dropped.
+// Copies `count` elements; as on the chip, whole blocks of 32 bytes: the elements behind the last one are dropped.
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count HOST_WHERE)
 {
@@ -72,7 +72,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint3
                    sizeof(T)} HOST_OBSERVED(, {where, "DataCopy", {host::CopyForm::COUNT, count}}));
 }
 
-// Lengths and gaps in blocks of 32 bytes.
+// Lengths and gaps are in blocks of 32 bytes.
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params HOST_WHERE)
 {
@@ -93,7 +93,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
                    sizeof(T)} HOST_OBSERVED(, {where, "DataCopy", {host::CopyForm::BLOCKS}}));
 }
 
-// Rows of blockLen bytes. In global memory srcStride bytes lie between two rows; in the Unified Buffer each row, with
+// Rows have blockLen bytes. In global memory srcStride bytes lie between two rows; in the Unified Buffer each row, with
 // its padding, fills whole blocks, and dstStride blocks lie between two rows.
 template <typename T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,

@@ -1,5 +1,6 @@
 /*!
- * The mask register: how many elements, or lanes of each repeat, strided instructions without a mask of their own take.
+ * Implements the mask register. It says how many elements, or which lanes of each repeat, strided instructions without
+ * a mask of their own take.
  */
 #ifndef ASCENDC_HOST_API_MASK_H
 #define ASCENDC_HOST_API_MASK_H
@@ -21,7 +22,7 @@ inline void SetMaskCount(HOST_WHERE_ONLY)
     host::Core::Current().mask.mode = MaskMode::COUNTER;
 }
 
-// Counter mode: maskLow elements. Normal mode: the lanes from 0 on that the two words name.
+// Counter mode takes maskLow elements, normal mode the lanes from 0 on that the two words name.
 template <typename T, MaskMode MODE = MaskMode::NORMAL>
 void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow HOST_WHERE)
 {

@@ -1,10 +1,10 @@
 /*!
- * Matmul objects: the cube unit of the chip.
+ * Implements Matmul objects, the cube unit of the chip.
  *
  * On Atlas A2 a vector core hands products to the cube core of its group by messages, and both share global memory
  * only. So operands and results are in global memory here, too: CANN's form with tensors of the Unified Buffer copies
  * them through global memory on that chip. A product is carried out when the kernel waits for it, in the thread of the
- * core: what the vector unit then does to the result finds it in the cache.
+ * core: the vector unit then finds the result in the cache.
  */
 #ifndef ASCENDC_HOST_API_MATMUL_H
 #define ASCENDC_HOST_API_MATMUL_H
@@ -20,7 +20,7 @@
 #include "observed/observe.h"
 #include "runtime/core.h"
 
-// Global, as with CANN.
+// These names are global, as with CANN.
 enum class CubeFormat { ND = 0 };
 
 // Says how a Matmul object loads its operands: base block by base block, or several at once; and whether it does so
@@ -88,7 +88,7 @@ public:
     }
 
     void SetOrgShape(int orgM, int orgN, int orgK) { SetOrgShape(orgM, orgN, orgK, orgK); }
-    // Before the operands. orgKc: columns of C, if they are not those of B.
+    // This comes before the operands. orgKc is the columns of C, if they are not those of B.
     void SetOrgShape(int orgM, int orgN, int orgKa, int orgKb, int orgKc = 0)
     {
         orgM_ = static_cast<uint32_t>(orgM);
@@ -125,8 +125,8 @@ public:
         }
     }
 
-    // The whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the chip allows if
-    // waitIterateAll says that it will come. enAtomic 1: adds to C.
+    // Multiplies the whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the
+    // chip allows if waitIterateAll says that it will come. enAtomic 1: adds to C.
     template <bool sync = true>
     void IterateAll(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, [[maybe_unused]] bool enSequentialWrite = false,
                     [[maybe_unused]] bool waitIterateAll = false HOST_WHERE)
@@ -148,7 +148,8 @@ public:
             Finish();
         }
     }
-    // The next block of baseM x baseN of singleM x singleN, down the rows first; false behind the last one.
+    // Goes to the next block of baseM x baseN of singleM x singleN, down the rows first; returns false behind the last
+    // one.
     bool Iterate(HOST_WHERE_ONLY)
     {
         product_.c.stride = orgKc_;
@@ -158,8 +159,8 @@ public:
         HOST_OBSERVED(state_.blocks = more ? 1 : 0;)
         return more;
     }
-    // The block of the last Iterate, to its place in C, or with enSequentialWrite to the beginning of gm, its rows one
-    // behind the other.
+    // Stores the block of the last Iterate to its place in C, or with enSequentialWrite to the beginning of gm, its
+    // rows one behind the other.
     void GetTensorC(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, bool enSequentialWrite = false HOST_WHERE)
     {
         Finish();
@@ -244,7 +245,7 @@ private:
 
 namespace matmul = AscendC;
 
-// The system workspace, in which cores and cubes talk on a chip. Global, as with CANN.
+// Cores and cubes talk through the system workspace on a chip. The function is global, as with CANN.
 inline GM_ADDR GetSysWorkSpacePtr()
 {
     return nullptr;

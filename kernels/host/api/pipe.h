@@ -1,5 +1,5 @@
 /*!
- * TPipe, TQue, TBuf, and the synchronisation of pipes and cores.
+ * Implements TPipe, TQue, TBuf, and the synchronisation of pipes and cores.
  *
  * This core runs its instructions in order, so queues hand buffers on and flags and pipe barriers have nothing to do.
  */
@@ -230,7 +230,7 @@ inline int64_t GetSubBlockIdx()
     throw host::Trapped(host::TRAPPED);
 }
 
-// Waits until every core of the launch is here; what each wrote to global memory before is then visible to all.
+// Waits until every core of the launch is here; all of them then see the writes of each to global memory.
 template <bool IS_AIV_ONLY = true>
 void SyncAll(HOST_WHERE_ONLY)
 {

@@ -1,5 +1,5 @@
 /*!
- * Instructions that fill tensors, or move elements inside the Unified Buffer.
+ * Implements the instructions that fill tensors, or move elements inside the Unified Buffer.
  */
 #ifndef ASCENDC_HOST_API_REARRANGE_H
 #define ASCENDC_HOST_API_REARRANGE_H
@@ -38,13 +38,13 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t re
     for (uint32_t repeat = 0; repeat < (even ? 1u : repeatTimes); ++repeat) {
         host::Instruction& instruction = host::Core::Current().Next();
         instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::BROADCAST_BLOCK);
-        instruction.units = even ? BLOCKS * repeatTimes : BLOCKS;
+        instruction.iterations = even ? BLOCKS * repeatTimes : BLOCKS;
         instruction.lanes = ONE_BLK_SIZE / sizeof(T);
         instruction.operandCount = 2;
         instruction.operands[0] = {dst.Address() + repeat * params.dstRepStride * ONE_BLK_SIZE,
                                    params.dstBlkStride * int64_t{ONE_BLK_SIZE}, ONE_BLK_SIZE};
         instruction.operands[1] = {src.Address() + repeat * BLOCKS * sizeof(T), sizeof(T), sizeof(T)};
-        if (instruction.units > 0) {
+        if (instruction.iterations > 0) {
             host::Core::Current().Issue();
         }
     }
@@ -71,16 +71,16 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     }
     host::Instruction& instruction = host::Core::Current().Next();
     instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::GATHER_PATTERN);
-    instruction.units = kept;
+    instruction.iterations = kept;
     instruction.operandCount = 2;
     instruction.option = skipped;
     instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
-    // The last element read lies within the data although a unit spans a pair.
+    // The last element read lies within the data although an iteration spans a pair.
     instruction.operands[1] = {src0.Address(), 2 * sizeof(T), static_cast<uint32_t>((1 + skipped) * sizeof(T))};
     host::Core::Current().Issue();
 }
 
-// dst[i] = the element srcBaseAddr + srcOffset[i] bytes into src.
+// Sets dst[i] to the element srcBaseAddr + srcOffset[i] bytes into src.
 template <typename T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
             const uint32_t srcBaseAddr, const uint32_t count HOST_WHERE)
@@ -93,7 +93,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
     }
     host::Instruction& instruction = host::Core::Current().Next();
     instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::GATHER);
-    instruction.units = count;
+    instruction.iterations = count;
     instruction.operandCount = 3;
     instruction.option = srcBaseAddr;
     instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};

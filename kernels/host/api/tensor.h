@@ -1,5 +1,5 @@
 /*!
- * GlobalTensor and LocalTensor.
+ * Implements GlobalTensor and LocalTensor.
  */
 #ifndef ASCENDC_HOST_API_TENSOR_H
 #define ASCENDC_HOST_API_TENSOR_H
@@ -10,7 +10,7 @@
 
 namespace AscendC {
 
-// Element types of LocalTensor arithmetic.
+// LocalTensor has arithmetic of these element types.
 namespace host {
 template <typename T>
 struct ElementTypeOf;
@@ -36,7 +36,6 @@ struct ElementTypeOf<int32_t> {
 };
 }  // namespace host
 
-// A tensor in global memory.
 template <typename T>
 class GlobalTensor {
 public:
@@ -81,7 +80,6 @@ private:
     HOST_OBSERVED(host::Origin origin_;)
 };
 
-// A tensor in the Unified Buffer.
 template <typename T>
 class LocalTensor {
 public:
@@ -123,7 +121,7 @@ public:
         host::Core::Current().Write(address_ + index * sizeof(T), &converted, sizeof(T));
     }
 
-    // Host layer only.
+    // Only the host layer calls these.
     char* Address() const { return address_; }
     host::Stream* GetStream() const { return stream_; }
     HOST_OBSERVED(host::Origin GetOrigin() const { return origin_; })

@@ -1,5 +1,5 @@
 /*!
- * TransDataTo5HD: 16 blocks of 32 bytes as the rows of a matrix, transposed.
+ * Implements TransDataTo5HD, which transposes a matrix with 16 blocks of 32 bytes as its rows.
  */
 #ifndef ASCENDC_HOST_API_TRANSPOSE_H
 #define ASCENDC_HOST_API_TRANSPOSE_H
@@ -25,7 +25,7 @@ struct TransDataTo5HDParams {
 
 namespace host {
 
-// Blocks from an address of a list to the `every`-th behind it.
+// Returns the blocks from an address of a list to the `every`-th behind it.
 template <typename T>
 uint32_t ListStep(const LocalTensor<T> (&list)[NCHW_CONV_ADDR_LIST_SIZE], int32_t every)
 {
@@ -73,7 +73,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     }
     host::Instruction& instruction = host::Core::Current().Next();
     instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::TRANSPOSE);
-    instruction.units = repeats;
+    instruction.iterations = repeats;
     instruction.lanes = LANES;
     instruction.operandCount = 2;
     instruction.option = dstStep << 16 | srcStep;

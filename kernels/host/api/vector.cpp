@@ -13,7 +13,7 @@ void IssueRepeats(const Operation& operation, const Operand* operands, uint32_t 
     Core& core = Core::Current();
     Instruction& instruction = core.Next();
     instruction.operation = operation;
-    instruction.units = repeats;
+    instruction.iterations = repeats;
     instruction.lanes = lanes;
     instruction.operandCount = count;
     instruction.scalar = scalar;
@@ -58,8 +58,7 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         anyBlocks = anyBlocks || walks[i] == Walk::BLOCKS;
     }
     const bool binary = count == 3;
-    // The last columns of rows, up to a block of them: they are the columns behind those that a DataBlock takes part
-    // in.
+    // These are the last columns of rows, up to a block of them, behind those that a DataBlock takes part in.
     if (binary && walks[2] == Walk::REPEATS && sources[2].blkStride == 0 && sources[0].blkStride == 1 &&
         sources[1].blkStride == 1) {
         walks[2] = Walk::BLOCK_A_REPEAT;
@@ -77,13 +76,13 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         instruction.option = option;
         return instruction;
     };
-    // acc = src0 op acc, repeat after repeat into the same lanes.
+    // Such a call is acc = src0 op acc, repeat after repeat into the same lanes.
     const bool accumulates = binary && walks[0] == Walk::ONE_REPEAT && walks[2] == Walk::ONE_REPEAT &&
                              sources[0].base == sources[2].base && !anyBlocks;
     if (accumulates && walks[1] == Walk::GAPLESS) {
         Instruction& instruction = start();
         instruction.operation = operation.With(Layout::ACCUMULATE);
-        instruction.units = elements;
+        instruction.iterations = elements;
         instruction.granule = repeatLanes;
         instruction.operands[0] = {sources[0].base, 0, ONE_REPEAT_BYTE_SIZE};
         instruction.operands[1] = ByElement(sources[1]);
@@ -95,7 +94,7 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
     if (oneBlock != 0 && walks[0] == Walk::GAPLESS && walks[3 - oneBlock] == Walk::GAPLESS) {
         Instruction& instruction = start();
         instruction.operation = operation.With(oneBlock == 2 ? Layout::BROADCAST1 : Layout::BROADCAST0);
-        instruction.units = elements;
+        instruction.iterations = elements;
         instruction.granule = repeatLanes * ONE_BLK_SIZE / ONE_REPEAT_BYTE_SIZE;  // a block
         for (int i = 0; i < 3; ++i) {
             instruction.operands[i] = ByElement(sources[i]);
@@ -134,7 +133,7 @@ void IssueRegular(const Operation& operation, const Source* sources, uint32_t co
         layout = Layout::REPEAT_BROADCAST1;
     }
     instruction.operation = operation.With(layout);
-    instruction.units = repeats;
+    instruction.iterations = repeats;
     instruction.lanes = lanes;
     instruction.widen = true;
     instruction.blockOperand = layout == Layout::REPEAT_BROADCAST0 ? 1 : (layout == Layout::REPEAT_BROADCAST1 ? 2 : 0);

@@ -1,5 +1,5 @@
 /*!
- * Vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
+ * Implements vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
  */
 #ifndef ASCENDC_HOST_API_VECTOR_H
 #define ASCENDC_HOST_API_VECTOR_H
@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// One operand of a call: where it starts and its strides in blocks of 32 bytes.
+// An operand of a call has an address and strides in blocks of 32 bytes.
 struct Source {
     char* base;
     uint32_t blkStride;
@@ -20,14 +20,14 @@ struct Source {
     uint32_t elementBytes;
 };
 
-// The iteration of a call: `full` repeats of `lanes` elements, then one of `tail` elements.
+// A call has `full` repeats of `lanes` elements, then one of `tail` elements.
 struct Iteration {
     uint32_t full;
     uint32_t lanes;
     uint32_t tail;
 };
 
-// Elements in a repeat: the widest operand fills 256 bytes.
+// Returns the elements in a repeat: the widest operand fills 256 bytes.
 template <typename... T>
 constexpr uint32_t RepeatLanes()
 {
@@ -97,7 +97,7 @@ inline void IssueContiguous(const Operation& operation, const Source* sources, u
     Core& core = Core::Current();
     Instruction& instruction = core.Next();
     instruction.operation = operation;
-    instruction.units = elements;
+    instruction.iterations = elements;
     instruction.operandCount = count;
     instruction.scalar = scalar;
     instruction.option = option;
@@ -128,7 +128,7 @@ Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t r
     return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
 }
 
-// A scalar operand as an instruction carries it: an integer by its bits.
+// An instruction carries a scalar operand so: an integer by its bits.
 inline float ScalarOf(float value)
 {
     return value;
@@ -293,7 +293,7 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
     host::Core& core = host::Core::Current();
     host::Instruction& instruction = core.Next();
     instruction.operation = host::CastOf(host::ElementType::INT4, host::ElementType::HALF);
-    instruction.units = bytes;
+    instruction.iterations = bytes;
     instruction.operandCount = 2;
     instruction.option = static_cast<uint32_t>(mode);
     instruction.operands[0] = {dst.Address(), 2 * sizeof(half), 2 * sizeof(half)};
@@ -334,7 +334,7 @@ void IssueReduction(const char* name, Opcode opcode, const LocalTensor<T>& dst, 
     }
     Instruction& instruction = Core::Current().Next();
     instruction.operation = OperationOn(ElementType::FLOAT, opcode);
-    instruction.units = static_cast<uint32_t>(repeatTimes);
+    instruction.iterations = static_cast<uint32_t>(repeatTimes);
     instruction.lanes = static_cast<uint32_t>(mask);
     instruction.operandCount = 2;
     instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
@@ -356,7 +356,7 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
                          srcBlkStride, srcRepStride);
 }
 
-// The values alone: ORDER_ONLY_VALUE.
+// These return the values alone (ORDER_ONLY_VALUE).
 template <typename T, bool isSetMask = true>
 void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
                     const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,

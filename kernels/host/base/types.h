@@ -1,5 +1,5 @@
 /*!
- * Scalar types, qualifiers and enumerations of the Ascend C subset: same names and values as CANN's.
+ * Declares scalar types, qualifiers and enumerations of the Ascend C subset, with the same names and values as CANN's.
  */
 #ifndef ASCENDC_HOST_BASE_TYPES_H
 #define ASCENDC_HOST_BASE_TYPES_H
@@ -14,7 +14,8 @@
 #define __ubuf__
 #define GM_ADDR uint8_t*
 
-// IEEE binary16 and bfloat16. As on A2, C++ code never calculates with them: vector instructions do, and Cast converts.
+// These are IEEE binary16 and bfloat16. As on A2, C++ code never calculates with them: vector instructions do, and Cast
+// converts.
 struct half {
     uint16_t bits;
 };
@@ -22,13 +23,13 @@ struct bfloat16_t {
     uint16_t bits;
 };
 
-// Global, as the compiler of the chip has it.
+// The type is global, as the compiler of the chip has it.
 enum pipe_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
 
 namespace AscendC {
 
-// Two in a byte, the first in its lower half. What a tensor of bytes is reinterpreted as; it has no elements of its
-// own.
+// A byte holds two of these, the first in its lower half. A tensor of bytes is reinterpreted as this type, which has no
+// elements of its own.
 struct int4b_t {
     uint8_t bits;
 };
@@ -59,7 +60,7 @@ enum class HardEvent : uint8_t {
     S_MTE3
 };
 
-// The results of WholeReduceMax: the host layer has ORDER_ONLY_VALUE.
+// WholeReduceMax has these results, of which the host layer has ORDER_ONLY_VALUE.
 enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
 
 using TEventID = int8_t;

@@ -1,5 +1,5 @@
 /*!
- * The Observer of the checked build: hands each call to the checks it needs.
+ * Implements the Observer of the checked build, which hands each call to the checks it needs.
  */
 #include <algorithm>
 #include <cstring>
@@ -28,10 +28,10 @@ struct CheckedCore {
     Dtype atomicDtype = Dtype::FLOAT;
     Event atomicSet;        // SetAtomicAdd
     Event last;             // the last call
-    uint32_t products = 0;  // that are still to be waited for
+    uint32_t products = 0;  // products that are still to be waited for
 };
 
-// The rows of a matrix in global memory.
+// Finds the rows of a matrix in global memory.
 GlobalSpan SpanOf(const GlobalOperand& operand, const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t bytes)
 {
     return {operand.offset, matrix.transposed ? cols : rows, (matrix.transposed ? rows : cols) * bytes,
@@ -292,8 +292,8 @@ private:
         return core;
     }
 
-    // By element of the destination: does its source hold no value? Lanes between rows may, as long as no instruction
-    // uses the result.
+    // Says for each element of the destination whether its source holds no value. Lanes between rows may, as long as no
+    // instruction uses the result.
     static std::vector<bool> Undefined(const VectorEvent& event, const LocalMemory& memory)
     {
         if (std::strcmp(event.name, "GatherMask") == 0) {  // pattern 1 takes elements 0, 2, 4 ..., pattern 2 the others
@@ -319,7 +319,7 @@ private:
         return undefined;
     }
 
-    // The bytes of a padded piece that are neither data nor the padding of the call.
+    // Marks the bytes of a padded piece that are neither data nor the padding of the call.
     static void Undefine(const CopyEvent& event, LocalMemory& memory, uint32_t offset)
     {
         const uint32_t dataEnd = event.leftBytes + event.rowBytes;
@@ -329,7 +329,8 @@ private:
         }
     }
 
-    // Gather: the offsets are in the Unified Buffer already. By element: is there no value where it comes from?
+    // The offsets of Gather are in the Unified Buffer already. Says for each element whether it comes from where no
+    // value is.
     static std::vector<bool> Gather(const VectorEvent& event, uint32_t number, CheckedCore& core, const Access& source,
                                     const Access& offsets)
     {

@@ -17,7 +17,7 @@ bool Touch(const GlobalSpan& a, const GlobalSpan& b)
     for (uint32_t i = 0; i < a.rows; ++i) {
         const int64_t begin = static_cast<int64_t>(a.offset) + i * a.stride;
         const int64_t end = begin + a.rowBytes;
-        // The rows of b that could reach [begin, end).
+        // Only the rows of b that could reach [begin, end) are looked at.
         const int64_t start = static_cast<int64_t>(b.offset);
         if (b.rows == 1 || b.stride <= 0) {
             if (begin < start + b.rowBytes && start < end) {
@@ -146,7 +146,7 @@ void GlobalMemory::CheckOrder(const Event& event, uint32_t number, Order& order,
     pending.push_back({argument, number, event.pipe, writes, span});
 }
 
-// An input that nobody has written, as far as somebody keeps books of it.
+// Reports an input that nobody has written, as far as writes to it are recorded.
 void GlobalMemory::CheckWritten(const Event& event, int32_t argument, const GlobalSpan& span) const
 {
     const auto written = TheDeviceHooks().written;

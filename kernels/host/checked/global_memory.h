@@ -1,5 +1,5 @@
 /*!
- * Global memory of a launch: who wrote and read each byte of the outputs and the workspace.
+ * Records who wrote and read each byte of global memory in a launch: of the outputs and the workspace.
  */
 #ifndef ASCENDC_HOST_CHECKED_GLOBAL_MEMORY_H
 #define ASCENDC_HOST_CHECKED_GLOBAL_MEMORY_H
@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// One copy or scalar access: `rows` pieces of `rowBytes`, `stride` bytes apart.
+// One copy or scalar access touches `rows` pieces of `rowBytes`, `stride` bytes apart.
 struct GlobalSpan {
     uint64_t offset;  // in the argument
     uint32_t rows;
@@ -41,7 +41,7 @@ private:
     static constexpr uint8_t SEVERAL = 254;  // cores have read it in this phase
     static constexpr uint32_t LINE = 512;
 
-    // Memory that the kernel may write. A byte's writer and reader: core + 1.
+    // The kernel may write this memory. The writer and the reader of a byte are core + 1.
     struct Region {
         int32_t argument;
         std::vector<uint8_t> writer;
@@ -49,7 +49,7 @@ private:
         std::vector<uint8_t> atomic;   // the last write added floats
         std::vector<uint32_t> phases;  // of each block of 32 bytes: when its bytes were last touched
     };
-    // An access that one of the copy pipes may not know to be complete.
+    // One of the copy pipes may not know this access to be complete.
     struct Pending {
         int32_t argument;
         uint32_t number;

@@ -34,7 +34,7 @@ struct InstructionRule {
     uint32_t destinationAlignment = ONE_BLK_SIZE;  // 0: the element
 };
 
-// The data type tables of the instructions' pages, for Atlas A2.
+// These are the data type tables of the instructions' pages, for Atlas A2.
 constexpr InstructionRule INSTRUCTIONS[] = {
     {"Add", HALF_FLOAT | INT16_INT32, Overlap::ACCUMULATE},
     {"Sub", HALF_FLOAT | INT16_INT32, Overlap::ACCUMULATE},
@@ -101,7 +101,7 @@ struct Conversion {
     uint32_t modes;
 };
 
-// The table of Cast's page, for Atlas A2.
+// This is the table of Cast's page, for Atlas A2.
 constexpr Conversion CONVERSIONS[] = {
     {Dtype::HALF, Dtype::FLOAT, NONE},        {Dtype::HALF, Dtype::INT32, FIVE},
     {Dtype::HALF, Dtype::INT16, FIVE},        {Dtype::HALF, Dtype::INT8, FIVE | NONE},
@@ -221,7 +221,7 @@ int64_t EndOf(const Access& access)
     return end;
 }
 
-// The repeats of a source against those of the destination, block by block.
+// Checks the repeats of a source against those of the destination, block by block.
 void CheckOverlap(const VectorEvent& event, const InstructionRule& instruction, uint32_t index)
 {
     const Access& dst = event.accesses[0];

@@ -1,5 +1,5 @@
 /*!
- * These limits hold for vector instructions on Atlas A2.
+ * Checks the limits of vector instructions on Atlas A2.
  */
 #ifndef ASCENDC_HOST_CHECKED_INSTRUCTIONS_H
 #define ASCENDC_HOST_CHECKED_INSTRUCTIONS_H
@@ -9,14 +9,14 @@
 namespace AscendC {
 namespace host {
 
-// Data types, alignment, repeats, mask, strides, overlap of source and destination.
+// Checks data types, alignment, repeats, mask, strides, and overlap of source and destination.
 void CheckInstruction(const VectorEvent& event);
 
 // Each element of the destination comes from the same element of every source.
 bool IsElementwise(const VectorEvent& event);
 
-// The mask register as the chip would have it. Calls with a mask of their own and calls on the first n elements change
-// it, which the host layer does not do.
+// Keeps the mask register as the chip would have it. Calls with a mask of their own and calls on the first n elements
+// change it, which the host layer does not do.
 class MaskRegister {
 public:
     void Set(const SettingEvent& event);

@@ -1,5 +1,5 @@
 /*!
- * The Unified Buffer of one core: which bytes hold a value, and who touched each block last.
+ * Records of the Unified Buffer of one core which bytes hold a value, and who touched each block last.
  */
 #ifndef ASCENDC_HOST_CHECKED_LOCAL_MEMORY_H
 #define ASCENDC_HOST_CHECKED_LOCAL_MEMORY_H
@@ -20,9 +20,9 @@ public:
     // The range has no contents any more.
     void Forget(uint32_t offset, uint32_t bytes);
 
-    // One operand of a call: pieces that stay inside the tensor and its buffer.
+    // Checks that the pieces of one operand of a call stay inside the tensor and its buffer.
     void Bounds(const Event& event, const LocalOperand& operand, int64_t offset, uint32_t bytes) const;
-    // True if every byte holds a value. With `use`, what is read decides something, so it must.
+    // True if every byte holds a value. With `use`, the value decides something, so there must be one.
     bool Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes, bool use);
     void Write(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes);
     bool IsDefined(uint32_t offset, uint32_t bytes) const;

@@ -68,7 +68,7 @@ public:
         }
     }
     void Barrier(pipe_t pipe) { Wait(pipe, Arrive(pipe)); }
-    // Up to which call of `pipe` both copy pipes and the cube know.
+    // Returns up to which call of `pipe` both copy pipes and the cube know.
     uint32_t KnownToCopies(pipe_t pipe) const
     {
         const uint32_t q = IndexOf(pipe);

@@ -1,5 +1,5 @@
 /*!
- * The bytes that an operand touches, as pieces without gaps.
+ * Finds the bytes that an operand touches, as pieces without gaps.
  */
 #ifndef ASCENDC_HOST_CHECKED_PIECES_H
 #define ASCENDC_HOST_CHECKED_PIECES_H

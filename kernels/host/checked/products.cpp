@@ -51,7 +51,7 @@ void CheckBase(const ProductEvent& event)
     }
 }
 
-// A parameter of an instruction that CANN makes of a product.
+// Is a parameter of an instruction that CANN makes of a product.
 struct Parameter {
     const char* instruction;
     const char* name;
@@ -69,7 +69,8 @@ void CheckRange(const ProductEvent& event, std::initializer_list<Parameter> para
     }
 }
 
-// An operand on its way to L1 and on to L0A or L0B: `rows` x `cols` in memory, of which at most so much comes at once.
+// Checks an operand on its way to L1 and on to L0A or L0B: it has `rows` x `cols` in memory, of which at most so much
+// comes at once.
 void CheckOperand(const ProductEvent& event, const char* copy, const Matrix& matrix, uint32_t rows, uint32_t cols)
 {
     constexpr uint64_t mostStride = 65535;
@@ -109,7 +110,7 @@ void CheckOperand(const ProductEvent& event, const char* copy, const Matrix& mat
     }
 }
 
-// The instructions that CANN's Matmul makes of a product: DataCopy to L1 (ND2NZ), LoadData, Mmad, Fixpipe (NZ2ND). The
+// CANN's Matmul makes these instructions of a product: DataCopy to L1 (ND2NZ), LoadData, Mmad, Fixpipe (NZ2ND). The
 // ranges are those of their pages.
 void CheckInstructions(const ProductEvent& event)
 {

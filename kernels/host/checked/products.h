@@ -1,5 +1,5 @@
 /*!
- * Checks what is asked of a Matmul object, and what its cube core makes of it: the limits of the instructions.
+ * Checks the calls of a Matmul object, and the instructions that its cube core makes of them against their limits.
  */
 #ifndef ASCENDC_HOST_CHECKED_PRODUCTS_H
 #define ASCENDC_HOST_CHECKED_PRODUCTS_H

@@ -1,5 +1,5 @@
 /*!
- * The queues, flags and event ids of one core.
+ * Checks the queues, flags and event ids of one core.
  */
 #ifndef ASCENDC_HOST_CHECKED_QUEUES_H
 #define ASCENDC_HOST_CHECKED_QUEUES_H
@@ -33,8 +33,8 @@ private:
 
     struct Slot {
         State state = State::FREE;
-        Where where;    // of the call that made it so
-        Clock freed{};  // what FreeTensor told the next AllocTensor
+        Where where;    // of the call that brought it into this state
+        Clock freed{};  // FreeTensor told the next AllocTensor this
         Clock queued{};
     };
 

@@ -90,7 +90,7 @@ constexpr RuleText RULES[] = {
 };
 static_assert(sizeof(RULES) / sizeof(RULES[0]) == static_cast<size_t>(Rule::COUNT));
 
-// Notes of this process, by rule and place.
+// Counts the notes of this process, by rule and place.
 class Notes {
 public:
     ~Notes()

@@ -1,5 +1,5 @@
 /*!
- * The rules of the checked build, what a violation looks like, and notes.
+ * Lists the rules of the checked build, and reports violations and notes.
  */
 #ifndef ASCENDC_HOST_CHECKED_RULES_H
 #define ASCENDC_HOST_CHECKED_RULES_H
@@ -11,7 +11,7 @@
 namespace AscendC {
 namespace host {
 
-// In the order of the table in rules.cpp.
+// The order is that of the table in rules.cpp.
 enum class Rule : uint32_t {
     // launch
     BLOCK_DIM,
@@ -106,11 +106,11 @@ DeviceHooks& TheDeviceHooks();
 [[noreturn]] void Violation(Rule rule, const Event& event, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Something that is slow on the chip, or relies on a compiler option. Counted by rule and place; the list goes to the
-// file that MS_ASCEND_OPS_CHECK_NOTES names when the process ends.
+// Notes something that is slow on the chip, or relies on a compiler option. Notes are counted by rule and place; the
+// list goes to the file that MS_ASCEND_OPS_CHECK_NOTES names when the process ends.
 void Note(Rule rule, const Event& event);
 
-// A place as it is printed: from "kernels/" or "tests/" on.
+// Returns a place as it is printed: from "kernels/" or "tests/" on.
 const char* ShortPath(const char* file);
 
 }  // namespace host

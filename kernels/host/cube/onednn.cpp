@@ -22,7 +22,8 @@ Engine g_engine = nullptr;
 std::string g_version;
 std::string g_path;
 
-// Bits of dnnl_cpu_isa_t: what the library uses, which ONEDNN_MAX_CPU_ISA may make less than what the CPU has.
+// These are bits of dnnl_cpu_isa_t, for the instruction sets that the library uses: ONEDNN_MAX_CPU_ISA may allow fewer
+// than the CPU has.
 constexpr int ISA_AVX2 = 0x4;
 constexpr int ISA_AVX512 = 0x20;
 constexpr int ISA_AVX512_VNNI = 0x40;
@@ -81,7 +82,7 @@ void Destroy(MatmulPrimitive& entry)
     entry = MatmulPrimitive{};
 }
 
-// A description for the time of a block.
+// Owns a description for the time of a block.
 class ScopedDesc {
 public:
     ScopedDesc(const Matrix& matrix, uint32_t rows, uint32_t cols, int type)

@@ -1,5 +1,5 @@
 /*!
- * The few functions of oneDNN that products need, found at run time: MindSpore's wheel brings the library, and no
+ * Finds the few functions of oneDNN that products need at run time: MindSpore's wheel brings the library, and no
  * header.
  *
  * They are of oneDNN's C API of major version 3 (oneapi/dnnl/dnnl.h), which is stable. Without a thread pool a call
@@ -43,7 +43,7 @@ public:
     // Multiplies floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN
     // refused.
     bool Multiply(const Product& product) const;
-    // c = a b or c += a b, of floats or bfloat16 into floats, without bias, as they lie in memory.
+    // Computes c = a b or c += a b, of floats or bfloat16 into floats, without bias, as they lie in memory.
     bool Gemm(const Product& product) const;
     // Returns true if products read their operands in place for most sizes, so that how b lies in memory counts: with
     // AVX-512 oneDNN copies them.

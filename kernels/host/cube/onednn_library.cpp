@@ -69,7 +69,7 @@ bool Find(void* library, const char* name, FUNCTION& function, std::string& prob
     return function != nullptr;
 }
 
-// A library of another threading than pools of others has not all of these.
+// A library that is built for another threading than thread pools of others has not all of these.
 void FindConvolutions(void* library, Functions& f)
 {
     std::string problem;

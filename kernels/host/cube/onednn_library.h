@@ -1,7 +1,7 @@
 /*!
- * The C API of oneDNN 3, as far as it is used, and the library that has it. Of oneDNN 2, which MindSpore 2.7 and 2.8
- * bring, only the functions for matrices are used: its primitives are made in another way. Convolutions need a library
- * that is built for thread pools of others, as MindSpore's is.
+ * Declares the C API of oneDNN 3, as far as it is used, and finds the library that has it. Of oneDNN 2, which MindSpore
+ * 2.7 and 2.8 bring, only the functions for matrices are used: its primitives are made in another way. Convolutions
+ * need a library that is built for thread pools of others, as MindSpore's is.
  */
 #ifndef ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
 #define ASCENDC_HOST_CUBE_ONEDNN_LIBRARY_H
@@ -73,7 +73,7 @@ struct Functions {
                        float, float*, int64_t);
     Status (*integerGemm)(char, char, char, int64_t, int64_t, int64_t, float, const int8_t*, int64_t, int8_t,
                           const int8_t*, int64_t, int8_t, float, int32_t*, int64_t, const int32_t*);
-    // Null with oneDNN 2, as are those that follow.
+    // This is null with oneDNN 2, as are those that follow.
     Status (*engineCreate)(Engine*, int, size_t);
     Status (*streamCreate)(ExecutionStream*, Engine, unsigned);
     Status (*memoryDescCreate)(MemoryDesc*, int, const Dims, int, const Dims);
@@ -114,7 +114,7 @@ struct Functions {
 
 constexpr const char* LIBRARIES[] = {"libdnnl.so.3", "libdnnl.so.2"};
 
-// The functions of the library that MindSpore brings, or that MS_ASCEND_OPS_ONEDNN names. False: there is none;
+// Finds the functions of the library that MindSpore brings, or that MS_ASCEND_OPS_ONEDNN names. False: there is none;
 // `problem` says why.
 bool FindFunctions(Functions& functions, std::string& problem);
 

@@ -14,7 +14,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// Memory of this thread, kept from product to product; whole cache lines.
+// Returns memory of this thread, which is kept from product to product, in whole cache lines.
 template <uint32_t SLOT>
 float* Scratch(size_t count)
 {
@@ -28,7 +28,7 @@ float* Scratch(size_t count)
     return memory.data() + (LINE_BYTES - begin % LINE_BYTES) % LINE_BYTES / sizeof(float);
 }
 
-// The matrix in floats, without gaps.
+// Returns the matrix in floats, without gaps.
 template <uint32_t SLOT>
 Matrix Floats(const Matrix& matrix, ElementType type, uint32_t rows, uint32_t cols)
 {
@@ -46,8 +46,8 @@ const float* At(const Matrix& matrix, uint32_t row, uint32_t col)
     return matrix.transposed ? floats + col * matrix.stride + row : floats + row * matrix.stride + col;
 }
 
-// Floats, without a library. A panel of b, k values of some columns, is brought into rows; rows of c are added up from
-// it.
+// Multiplies floats without a library. A panel of b, k values of some columns, is brought into rows; rows of c are
+// added up from it.
 void MultiplyPlainly(const Product& product)
 {
     constexpr uint32_t PANEL = 64;
@@ -149,14 +149,14 @@ bool IsWorthPanels(const Product& product)
                                 : product.b.stride % SAME_SETS == 0 && product.k > 1;
 }
 
-// The part of a matrix that begins at (row, col).
+// Returns the part of a matrix that begins at (row, col).
 Matrix PartOf(const Matrix& matrix, ElementType type, uint32_t row, uint32_t col)
 {
     const int64_t elements = matrix.transposed ? col * matrix.stride + row : row * matrix.stride + col;
     return {matrix.data + elements * BytesOf(type), matrix.stride, matrix.transposed};
 }
 
-// Into floats.
+// Multiplies panels that are converted to floats.
 void MultiplyPanels(const Product& product, const OneDnn& library)
 {
     constexpr int64_t STRIDE = PANEL_SIDE + PANEL_GAP;
@@ -169,7 +169,7 @@ void MultiplyPanels(const Product& product, const OneDnn& library)
         part.accumulate = product.accumulate || p > 0;
         part.a = PartOf(product.a, product.type, 0, p);
         if (product.a.transposed) {
-            // In rows once, not anew for every panel.
+            // The rows are packed once, not anew for every panel.
             float* const rows = Scratch<0>(product.m * static_cast<uint64_t>(STRIDE));
             g_vectorUnit->packPanel[static_cast<uint32_t>(product.type)](
                 {part.a.data, rows, part.a.stride, STRIDE, part.k, product.m, true});
@@ -192,7 +192,7 @@ void MultiplyPanels(const Product& product, const OneDnn& library)
     }
 }
 
-// Bytes of a matrix in rows, if they do not lie so already.
+// Returns the bytes of a matrix in rows, and copies them if they do not lie so already.
 const int8_t* BytesInRows(const Matrix& matrix, uint32_t rows, uint32_t cols, std::vector<int8_t>& memory,
                           int64_t& stride)
 {
@@ -293,7 +293,7 @@ void Multiply(const Product& product)
         library->Multiply(product)) {
         return;
     }
-    // In floats, which the result is rounded from.
+    // The product is in floats, which the result is rounded from.
     Product floats = product;
     floats.resultType = ElementType::FLOAT;
     if (product.resultType != ElementType::FLOAT) {

@@ -1,6 +1,6 @@
 /*!
- * A product of matrices, as Matmul (matmul.h) asks a core for it: C = A B + bias, accumulated in float; or of 8-bit
- * integers, in 32 bits, without bias.
+ * Multiplies matrices for Matmul (matmul.h): C = A B + bias, with sums in float; or of 8-bit integers, with sums in 32
+ * bits and without bias.
  *
  * The arithmetic is a library's (onednn.h), called in the thread of the core; without that library it is a plain loop
  * (product.cpp). Products of a few rows are the vector unit's (simd/few_rows_unit.h) with and without it. Which of them
@@ -17,7 +17,7 @@
 namespace AscendC {
 namespace host {
 
-// A matrix in row-major order, or the transpose of one.
+// This is a matrix in row-major order, or the transpose of one.
 struct Matrix {
     char* data = nullptr;
     int64_t stride = 0;  // elements from a row to the next, as it lies in memory

@@ -1,9 +1,9 @@
 /*!
- * The recorded form of an instruction or a copy.
+ * This is the recorded form of an instruction or a copy.
  *
- * An instruction is a loop over `units`. A unit is an element when all operands are contiguous, otherwise a repeat
- * or a row of `lanes` elements. Each operand advances by a fixed number of bytes a unit, so any range of units can be
- * run by itself: that lets a core run a whole list of instructions strip by strip.
+ * An instruction is a loop of `iterations`. An iteration takes an element when all operands are contiguous, otherwise a
+ * repeat or a row of `lanes` elements. Each operand advances by a fixed number of bytes an iteration, so any range of
+ * iterations can be run by itself: that lets a core run a whole list of instructions strip by strip.
  */
 #ifndef ASCENDC_HOST_IR_INSTRUCTION_H
 #define ASCENDC_HOST_IR_INSTRUCTION_H
@@ -32,16 +32,16 @@ enum class Opcode : uint8_t {
     ABS,
     RELU,  // unary
     AXPY,  // operand 0 = operand 2 += scalar * operand 1; the last of arithmetic
-    CAST,  // option = RoundMode; of INT4, a unit is a byte of two
+    CAST,  // option = RoundMode; of INT4, an iteration is a byte of two
     // Fills elements of a size, whatever their type (see BitsOf).
     FILL,
-    BROADCAST_BLOCK,  // Brcb; unit = source element
-    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; unit = destination element
-    GATHER,           // unit = destination element
-    TRANSPOSE,        // unit = 16 blocks; option = blocks between those of dst, of src
-    COPY,             // unit = byte range of `lanes` bytes
+    BROADCAST_BLOCK,  // Brcb; iteration = source element
+    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; iteration = destination element
+    GATHER,           // iteration = destination element
+    TRANSPOSE,        // iteration = 16 blocks; option = blocks between those of dst, of src
+    COPY,             // iteration = byte range of `lanes` bytes
     COPY_ADD,         // the same, adding floats atomically
-    REDUCE_SUM,       // of floats; unit = repeat
+    REDUCE_SUM,       // of floats; iteration = repeat
     REDUCE_MAX,
     NONE,
     COUNT
@@ -49,23 +49,23 @@ enum class Opcode : uint8_t {
 
 enum class ElementType : uint8_t { FLOAT, HALF, BFLOAT16, INT32, INT8, INT4, COUNT };
 
-// The type that stands for all of so many bytes, where only their bits count.
+// Returns the type that stands for all of so many bytes, where only their bits count.
 constexpr ElementType BitsOf(uint32_t bytes)
 {
     return bytes == 1 ? ElementType::INT8 : (bytes == 2 ? ElementType::HALF : ElementType::FLOAT);
 }
 
-// Says how the operands of a unit lie in memory.
+// Says how the operands of an iteration lie in memory.
 enum class Layout : uint8_t {
-    CONTIGUOUS,         // unit = element
-    REPEAT,             // unit = repeat of `lanes` contiguous elements
-    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
-    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
-    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
-    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
-    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
-    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
-    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    CONTIGUOUS,  // iteration = element
+    REPEAT,      // iteration = repeat of `lanes` contiguous elements
+    FOLD,        // iteration = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,  // iteration = element, operand 1 is one DataBlock repeated
+    BROADCAST1,  // iteration = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // iteration = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // iteration = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // iteration = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // iteration = repeat; the same with a strided operand 1
     COUNT
 };
 
@@ -106,18 +106,18 @@ constexpr Operation CastOf(ElementType from, ElementType to)
 constexpr int32_t NO_ORIGIN = -1;
 
 struct Operand {
-    char* base = nullptr;        // first byte of unit 0
-    int64_t stride = 0;          // bytes from a unit to the next; 0: every unit touches the same bytes
-    uint32_t extent = 0;         // bytes one unit touches
+    char* base = nullptr;        // first byte of iteration 0
+    int64_t stride = 0;          // bytes from an iteration to the next; 0: all touch the same bytes
+    uint32_t extent = 0;         // bytes one iteration touches
     int32_t origin = NO_ORIGIN;  // the copy whose global memory this is in; the scheduler fills in this and `end`
-    char* end = nullptr;         // past the last byte of the last unit
+    char* end = nullptr;         // past the last byte of the last iteration
 };
 
 constexpr uint32_t CALLED_OPERANDS = 3;  // at most, of instructions that a kernel calls
 constexpr uint32_t MAX_OPERANDS = 7;     // and of those that passes make of them
 
-// An instruction of the vector unit, or one of the others, which only have operands,
-// `units` rows of `extent` bytes.
+// This is an instruction of the vector unit, or one of the others, which only have operands, `iterations` rows of
+// `extent` bytes.
 enum class InstructionKind : uint8_t {
     VECTOR,
     COPY_IN,       // operand 0 in UB from operand 1 in global memory
@@ -137,9 +137,9 @@ struct Instruction {
     bool widen = false;
     uint8_t blockOperand = 0;
     bool folds = false;
-    uint32_t units = 0;
-    uint32_t lanes = 1;    // elements in one unit
-    uint32_t granule = 1;  // a strip may only begin at a multiple of this many units
+    uint32_t iterations = 0;
+    uint32_t lanes = 1;    // elements in one iteration
+    uint32_t granule = 1;  // a strip may only begin at a multiple of this many iterations
     uint32_t operandCount = 0;
     Operand operands[MAX_OPERANDS];  // [0] is the destination
     float scalar = 0.0f;

@@ -1,6 +1,6 @@
 /*!
- * The form of a loop that is compiled: its values and operands without addresses. Loops of the same form share their
- * code (jit/loop_code.h).
+ * Describes the form of a loop that is compiled: its values and operands without addresses. Loops of the same form
+ * share their code (jit/loop_code.h).
  */
 #ifndef ASCENDC_HOST_IR_LOOP_FORM_H
 #define ASCENDC_HOST_IR_LOOP_FORM_H
@@ -17,10 +17,10 @@ namespace host {
 
 constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 
-// Bytes of a non-temporal store; NumPy and MindSpore align their memory to that.
+// A non-temporal store has so many bytes; NumPy and MindSpore align their memory to that.
 constexpr uint32_t NON_TEMPORAL_BYTES = 16;
 
-// A code variant of a loop. Small launches use the first.
+// Describes a code variant of a loop. Small launches use the first.
 struct LoopVariant {
     static constexpr uint32_t FLAGS = 4;  // combinations of the first two
     static constexpr uint32_t MAX_PREFETCHES = 4;
@@ -34,7 +34,7 @@ struct LoopVariant {
     constexpr uint32_t Number() const { return FLAGS * prefetches + Flags(); }
 };
 
-// A loop over elements takes so many in each turn. What is left behind the last whole turn goes vector by vector.
+// A loop over elements takes so many in each iteration. The tail behind the last whole iteration goes vector by vector.
 constexpr uint32_t LOOP_ELEMENTS = 128;
 
 struct LoopForm {

@@ -9,7 +9,7 @@ void SetEnds(Instruction& instruction)
 {
     for (uint32_t i = 0; i < instruction.operandCount; ++i) {
         Operand& operand = instruction.operands[i];
-        operand.end = const_cast<char*>(SpanOf(operand, instruction.units).end);
+        operand.end = const_cast<char*>(SpanOf(operand, instruction.iterations).end);
     }
 }
 

@@ -1,5 +1,5 @@
 /*!
- * Alias analysis: which bytes operands touch, and whether these are the same. All passes ask here.
+ * Does the alias analysis for all passes: which bytes operands touch, and whether these are the same.
  */
 #ifndef ASCENDC_HOST_IR_MEMORY_H
 #define ASCENDC_HOST_IR_MEMORY_H
@@ -11,7 +11,7 @@
 namespace AscendC {
 namespace host {
 
-// From one address to another.
+// A span goes from one address to another.
 struct Span {
     const char* begin;
     const char* end;
@@ -20,16 +20,16 @@ struct Span {
     bool Holds(const char* address) const { return begin <= address && address < end; }
 };
 
-// The bytes of an operand whose end is known.
+// Returns the bytes of an operand whose end is known.
 inline Span SpanOf(const Operand& operand)
 {
     return {operand.base, operand.end};
 }
 
-// Returns the bytes of an operand of so many units, whose end may not be known.
-inline Span SpanOf(const Operand& operand, uint32_t units)
+// Returns the bytes of an operand of so many iterations, whose end may not be known.
+inline Span SpanOf(const Operand& operand, uint32_t iterations)
 {
-    const int64_t steps = units == 0 ? 0 : int64_t{units} - 1;
+    const int64_t steps = iterations == 0 ? 0 : int64_t{iterations} - 1;
     return {operand.base, operand.base + operand.stride * steps + operand.extent};
 }
 
@@ -45,13 +45,13 @@ inline bool Overlap(const Operand& a, const Operand& b)
 bool Touches(const Instruction& instruction, const Span& span);
 bool ShareMemory(const Instruction& a, const Instruction& b);
 
-// Does each unit begin where the one before ends?
+// Does each iteration begin where the one before ends?
 inline bool IsGapless(const Operand& operand)
 {
     return operand.stride == static_cast<int64_t>(operand.extent);
 }
 
-// Are all bytes of its span in some unit?
+// Are all bytes of its span in some iteration?
 inline bool FillsSpan(const Operand& operand)
 {
     return operand.stride > 0 && operand.stride <= static_cast<int64_t>(operand.extent);
@@ -70,7 +70,7 @@ inline bool ColumnsAreApart(int64_t distance, int64_t bytes, int64_t otherBytes,
     return column >= bytes && column + otherBytes <= stride;
 }
 
-// Rows in memory: the first, their length, and the distance from one to the next.
+// Rows in memory have a number, a length, and a distance from one to the next.
 struct Rows {
     uint32_t rows;
     uint32_t rowBytes;
@@ -80,13 +80,13 @@ struct Rows {
     bool IsStretch() const { return rows == 1 || stride == rowBytes; }
 };
 
-// A set of bytes.
+// Is a set of bytes.
 class Ranges {
 public:
     void Add(const Span& span);
     void Remove(const Span& span);
     bool Overlaps(const Span& span) const;
-    // In order, and apart from each other.
+    // The spans are in order, and apart from each other.
     const std::vector<Span>& Spans() const { return spans_; }
 
 private:

@@ -10,13 +10,13 @@ namespace AscendC {
 namespace host {
 
 // Says how passes treat an instruction: element-wise on floats, a cast between them and 16 bits, or a copy, where a
-// unit is an element; all others are opaque.
+// iteration is an element; all others are opaque.
 enum class OperationKind : uint8_t { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY };
 OperationKind KindOf(const Instruction& instruction);
 // Returns the kind of arithmetic.
 OperationKind KindOf(Opcode arithmetic);
 
-// The operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
+// Returns the operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
 Operation ByElement(const Operation& operation);
 
 }  // namespace host

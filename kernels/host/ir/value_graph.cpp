@@ -13,7 +13,7 @@ static_assert(sizeof(Value) == 24, "graphs are compared as bytes: no padding");
 
 namespace {
 
-// But for the payload of NaN.
+// These commute but for the payload of NaN.
 bool Commutes(Opcode opcode)
 {
     return opcode == Opcode::ADD || opcode == Opcode::MUL || opcode == Opcode::AND || opcode == Opcode::OR;
@@ -86,7 +86,7 @@ void ValueGraph::Add(const LoopInstruction& instruction)
     Store(operands[0], ElementType::FLOAT, elements, Append(value));
 }
 
-// A value like that which is known already, or a new one.
+// Returns a value like that which is known already, or a new one.
 int16_t ValueGraph::Append(const Value& value)
 {
     const auto known = std::find_if(values_.begin(), values_.end(), [&](const Value& v) { return v.IsSame(value); });
@@ -115,7 +115,7 @@ ValueGraph::Place ValueGraph::PlaceOf(uint8_t operand, uint32_t part) const
     return {rows.whole, rows.column / static_cast<int32_t>(COLUMNS) + static_cast<int32_t>(part)};
 }
 
-// The elements of an operand: a value that is known to be there, or one that is loaded.
+// Returns the elements of an operand: a value that is known to be there, or one that is loaded.
 int16_t ValueGraph::Read(uint8_t operand, ElementType type, uint16_t elements)
 {
     const Part first = memory_[PlaceOf(operand, 0)];
@@ -237,7 +237,7 @@ public:
     }
 
 private:
-    // A sum, or a store that is needed.
+    // Is it a sum, or a store that is needed?
     static bool Acts(const Value& value)
     {
         return value.kind == ValueKind::COLLECT || (value.kind == ValueKind::STORE && value.need != Need::NONE);

@@ -1,5 +1,5 @@
 /*!
- * The value graph of a loop: what its instructions calculate, in static single assignment form.
+ * Holds the value graph of a loop: the values that its instructions calculate, in static single assignment form.
  *
  * A value is a vector of elements, as long as the loop goes or as a row of it. It is calculated once; what an
  * instruction stores and another one of the loop reads is the value itself, and memory is not asked. Values that are
@@ -29,7 +29,7 @@ enum class ValueKind : uint8_t {
     COLLECT,  // `opcode` adds the elements of `first` to the 64 lanes of an operand
 };
 
-// Who reads the bytes of a store: no instruction, one behind the loop, or the owner of the tensor.
+// The bytes of a store are read by no instruction, by one behind the loop, or by the owner of the tensor.
 enum class Need : uint8_t { NONE, IN_UB, IN_GM };
 
 // No padding: graphs are compared as bytes.
@@ -55,7 +55,7 @@ struct Value {
     bool IsSame(const Value& other) const;
 };
 
-// Bytes of an element of a type that a loop knows.
+// Returns the bytes of an element of a type that a loop knows.
 constexpr uint32_t SizeOf(ElementType type)
 {
     return type == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);
@@ -64,14 +64,14 @@ constexpr uint32_t SizeOf(ElementType type)
 // Columns of rows are told apart by so many, whole vectors of any CPU.
 constexpr uint32_t COLUMNS = 16;
 
-// An operand of a loop over rows.
+// An operand of a loop over rows has these.
 struct LoopRows {
     int64_t stride;  // bytes from a row to the next
     uint32_t whole;  // the operand whose rows it has columns of; it may be that itself
     int32_t column;  // of that, where it begins
 };
 
-// An instruction of a loop: its operation by element, and the numbers of its operands among those of the loop.
+// An instruction of a loop has its operation by element, and the numbers of its operands among those of the loop.
 struct LoopInstruction {
     Operation operation;
     float scalar;
@@ -88,7 +88,7 @@ public:
     std::vector<Value>& Values() { return values_; }
 
 private:
-    // COLUMNS of a row, or all elements of a loop that has no rows: the first `count` of a part of a value.
+    // These are COLUMNS of a row, or all elements of a loop that has no rows: the first `count` of a part of a value.
     struct Part {
         int16_t value = Value::NO_VALUE;
         uint16_t from = 0;

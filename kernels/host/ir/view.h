@@ -1,5 +1,5 @@
 /*!
- * Rows of global memory, and copies of them into the Unified Buffer that were not made.
+ * Describes rows of global memory, and copies of them into the Unified Buffer that were not made.
  */
 #ifndef ASCENDC_HOST_IR_VIEW_H
 #define ASCENDC_HOST_IR_VIEW_H
@@ -9,7 +9,8 @@
 namespace AscendC {
 namespace host {
 
-// A copy from global memory that was not made: instructions read the source in place, until the copy is written to.
+// A view is a copy from global memory that was not made: instructions read the source in place, until the copy is
+// written to.
 struct View {
     Span ub;  // from the first byte to the last valid one
     const char* gm;
@@ -20,7 +21,7 @@ struct View {
     const char* GmEnd() const { return gm + gmStride * (rows.rows - 1) + rows.rowBytes; }
 };
 
-// Rows of global memory that a program reads or writes.
+// A program reads or writes these rows of global memory.
 struct GmRows {
     int32_t origin;  // where the first one is
     Rows rows;

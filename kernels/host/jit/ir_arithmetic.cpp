@@ -53,7 +53,7 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
     }
 }
 
-// Lanes in which one of the vectors is.
+// Returns the lanes in which one of the vectors is subnormal.
 std::string IrArithmetic::AreSubnormal(const Vectors& x)
 {
     std::string any;
@@ -282,7 +282,7 @@ Vectors IrArithmetic::RoundByConverting(const Vectors& x)
     Vectors rounded;
     for (uint32_t k = 0; k < x.size(); ++k) {
         const uint32_t first = k % 2 * lanes_;
-        // One instruction, where FromPacked takes three.
+        // This is one instruction, where FromPacked takes three.
         const auto upper = [first, this](uint32_t i) { return i % 2 == 0 ? 2 * lanes_ : first + i / 2; };
         const std::string wide = Let(Shuffle(pairs_, packed[k / 2], "zeroinitializer", 2 * lanes_, upper));
         rounded.push_back(Let("bitcast " + pairs_ + " " + wide + " to " + floats_));

@@ -1,5 +1,5 @@
 /*!
- * The operations of arithmetic.h and simd.h as LLVM IR, in the same order.
+ * Writes the operations of arithmetic.h and simd.h as LLVM IR, in the same order.
  */
 #ifndef ASCENDC_HOST_JIT_IR_ARITHMETIC_H
 #define ASCENDC_HOST_JIT_IR_ARITHMETIC_H
@@ -17,7 +17,7 @@ class IrArithmetic : public IrBuilder {
 public:
     using IrBuilder::IrBuilder;
 
-    // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
+    // These are the opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
     std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
     std::string Axpy(const std::string& a, float scalar, const std::string& sum);
@@ -25,23 +25,23 @@ public:
     Vectors Exp(const Vectors& x);
     std::string HaveNan(const Vectors& x);  // an i1
 
-    // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
+    // Rounds to bfloat16, with the bits in the upper halves; below them is anything, or with `clear` zeros.
     Vectors RoundToBFloat16(const Vectors& x, bool clear);
-    // To bfloat16 with zeros below, of an even number of vectors, where the CPU has an instruction for it.
+    // Rounds to bfloat16 with zeros below, an even number of vectors, where the CPU has an instruction for it.
     Vectors RoundByConverting(const Vectors& x);
     std::string Cleared(const std::string& bits, bool clear);
-    // To bfloat16, and two vectors of floats in one: one after the other, or interleaved. With `converts` the
-    // CPU has an instruction for it.
+    // Rounds to bfloat16, and packs two vectors of floats in one: one after the other, or interleaved. With `converts`
+    // the CPU has an instruction for it.
     Vectors PackAsBFloat16(const Vectors& x, bool interleaved, bool converts);
-    Vectors PackRounded(const Vectors& rounded, bool interleaved);  // what RoundToBFloat16 made
-    // The other way round.
+    Vectors PackRounded(const Vectors& rounded, bool interleaved);  // of RoundToBFloat16
+    // Does it the other way round.
     std::string FromPacked(const std::string& pair, uint32_t second, bool interleaved);
-    // The entries of a table (lookup_tables.h) for these numbers.
+    // Loads the entries of a table (lookup_tables.h) for these numbers.
     std::string FromTable(const LookupTable& table, const std::string& index);
-    // 16 bits, and those of one of two interleaved vectors, as integers of 32.
+    // Widens 16 bits, or those of one of two interleaved vectors, to integers of 32.
     std::string Widened(const std::string& bits);
     std::string WidenedOfPacked(const std::string& pair, uint32_t second);
-    // Between 16 bits, as integers, and floats.
+    // Converts between 16 bits, as integers, and floats.
     std::string FromHalf(const std::string& bits);
     std::string ToHalf(const std::string& x);
     std::string FromBFloat16(const std::string& bits);

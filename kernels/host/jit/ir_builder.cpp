@@ -80,7 +80,7 @@ std::string IrBuilder::Vector(uint32_t lanes, const char* type)
     return "<" + std::to_string(lanes) + " x " + type + ">";
 }
 
-// A float as LLVM wants it: the bits of the same number as a double.
+// Returns a float as LLVM wants it: the bits of the same number as a double.
 std::string IrBuilder::Number(float value)
 {
     const double wide = value;

@@ -27,7 +27,8 @@ public:
 
     const std::string& Body() const { return body_; }
     const std::string& Block() const { return label_; }  // the label of the basic block at hand
-    // The module up to the first line of a function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`; and its end.
+    // Returns the module up to the first line of a function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`; and
+    // its end.
     std::string Opening(const std::string& name) const;
     static const char* Closing();
 
@@ -61,34 +62,34 @@ public:
     std::string SmallerWithSign(const std::string& a, float limit);
     std::string Lookup(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
     std::string IsSubnormal(const std::string& a);  // a mask
-    // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
+    // Gathers the 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
-    // Entry number `index`, an i32, of a table of `type`; and a vector of values of that type.
+    // Loads entry number `index`, an i32, of a table of `type`; and assembles a vector of values of that type.
     std::string Entry(const void* table, const char* type, const std::string& index);
     std::string Assembled(const std::vector<std::string>& values, const char* type);
-    // The first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
+    // Loads the first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
     std::string MaskedLoad(const std::string& address, const char* type, const std::string& mask);
     void MaskedStore(const std::string& address, const char* type, const std::string& value, const std::string& mask);
-    // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
+    // This one is of AVX512_BF16: it rounds a, then b to bfloat16, as 16-bit integers; subnormal numbers become zeros.
     std::string ConvertToBFloat16(const std::string& a, const std::string& b);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
     std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
     // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
     static std::string Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
                                const std::function<uint32_t(uint32_t)>& index);
-    // One or the other, by an i1.
+    // Does one or the other, by an i1.
     void If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no);
     // `each` of `begin`, `begin` + step and so on, as long as that is less than `end`; 64-bit integers.
     void For(const std::string& begin, const std::string& end, uint32_t step,
              const std::function<void(const std::string&)>& each);
-    // The first of two 64-bit integers, but no more than the second.
+    // Returns the first of two 64-bit integers, but no more than the second.
     std::string UpTo(const std::string& a, const std::string& limit);
     // Prefetches the line at an address, to be read or written, into this cache and those below.
     enum class Cache : uint32_t { SECOND = 2, FIRST = 3 };  // as LLVM numbers localities
     void Prefetch(const std::string& address, bool writes, Cache cache);
     // Is any of so many lanes of a mask set? An i1.
     std::string Any(const std::string& mask, uint32_t lanes);
-    // `likely`, or if the i1 is set, `unlikely`: lists of equally many vectors.
+    // Does `likely`, or if the i1 is set, `unlikely`; both return equally many vectors.
     Vectors Unless(const std::string& condition, const std::function<Vectors()>& likely,
                    const std::function<Vectors()>& unlikely);
 

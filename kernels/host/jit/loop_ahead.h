@@ -1,5 +1,5 @@
 /*!
- * The prefetches that compiled loops make beside their work: what their code and the runtime agree on.
+ * Compiled loops make prefetches beside their work; their code and the runtime agree on this.
  */
 #ifndef ASCENDC_HOST_JIT_LOOP_AHEAD_H
 #define ASCENDC_HOST_JIT_LOOP_AHEAD_H
@@ -12,11 +12,10 @@
 namespace AscendC {
 namespace host {
 
-// A line of the cache.
 constexpr uint32_t LINE_BYTES = 64;
 
-// The prefetches of the loops of a schedule: stretches of memory, all of the same length and at the same rate. A core
-// has few fill buffers: lines that are prefetched together wait for each other, and the core for them.
+// The loops of a schedule prefetch these stretches of memory, all of the same length and at the same rate. A core has
+// few fill buffers: lines that are prefetched together wait for each other, and the core for them.
 struct LoopAhead {
     static constexpr uint32_t MAX_STRETCHES = LoopVariant::MAX_PREFETCHES;
     static constexpr uint32_t RATE_BITS = 16;
@@ -26,7 +25,7 @@ struct LoopAhead {
     uint64_t rate = 0;   // bytes for what costs 1 (cost_model.h), times 2^RATE_BITS
     const char* stretches[MAX_STRETCHES];
 
-    // The prefetches of code of this cost.
+    // Makes the prefetches of code of this cost.
     void Prefetch(uint64_t cost, uint32_t count)
     {
         constexpr uint64_t PART = (1 << RATE_BITS) - 1;

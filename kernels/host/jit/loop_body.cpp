@@ -235,7 +235,7 @@ Vectors LoopBody::Columns(const Value& value) const
 
 // ---- lookups
 
-// Entries for the elements of so many vectors from number `k` on.
+// Looks up the entries for the elements of so many vectors from number `k` on.
 std::string LoopBody::Entries(int16_t number, uint32_t k, uint32_t vectors)
 {
     const LookupTable& table = lookups_.TableOf(number);

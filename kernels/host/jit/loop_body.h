@@ -1,5 +1,5 @@
 /*!
- * Writes what a loop (fused_loops.h) does with some vectors of elements, or of a row, as LLVM IR: every value of its
+ * Writes the body of a loop (fused_loops.h), for some vectors of elements, or of a row, as LLVM IR: every value of its
  * graph in turn, for all of these vectors, so that they hide each other's latency.
  *
  * It calculates the same as the instructions of the loop, bit for bit (but for the payload of NaN): the operations are
@@ -27,15 +27,15 @@ public:
         : LoopMemory(form, style, index, ir), lookups_(lookups)
     {}
 
-    // All values, for so many vectors from number `first` on, or with `shifts` for all that they have.
+    // Writes all values, for so many vectors from number `first` on, or with `shifts` for all that they have.
     void Emit(uint32_t first, uint32_t count);
-    // Vector k of the 64 lanes that an operand collects.
+    // Returns vector k of the 64 lanes that an operand collects.
     std::string& Sum(uint8_t operand, uint32_t k) { return sums_[operand][k]; }
-    // Different vectors that a DataBlock makes when it is repeated.
+    // Returns how many different vectors a DataBlock makes when it is repeated.
     uint32_t BlockParts() const { return style_.paired ? 2 : (lanes_ < 8 ? 8 / lanes_ : 1); }
-    // The even elements of two vectors, or the odd ones.
+    // Returns the even elements of two vectors, or the odd ones.
     std::string Apart(const std::string& a, const std::string& b, uint32_t odd) const;
-    // The first vector, or the second, of what Apart has taken apart.
+    // Returns the first vector, or the second, of those that Apart has taken apart.
     std::string Together(const std::string& even, const std::string& odd, uint32_t second) const;
 
 private:

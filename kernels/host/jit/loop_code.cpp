@@ -158,7 +158,7 @@ bool LoopCode::Suits(const char* const* bases) const
 
 LoopFunction LoopCode::Function(LoopVariant variant, const char* const* bases) const
 {
-    // All of them, then fewer; those that do not prefetch are the last.
+    // Tries all of them, then fewer; those that do not prefetch are the last.
     const uint32_t all = variant.Flags();
     for (uint32_t number = variant.Number(); number > 0;) {
         const LoopCode* const code = others_[number].load(std::memory_order_acquire);

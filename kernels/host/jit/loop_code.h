@@ -1,5 +1,5 @@
 /*!
- * The code of loops (fused_loops.h): one function for all of the same form, compiled while the program runs.
+ * Keeps the code of loops (fused_loops.h): one function for all of the same form, compiled while the program runs.
  *
  * The host layer does not compile. It queues the forms that are worth it, with their IR; LLVM in
  * ms_ascend_ops/loop_compiler.py returns an address. Until then, or without a compiler, instructions run
@@ -26,9 +26,9 @@ class LoopCode {
 public:
     LoopCode(const LoopForm& form, uint32_t number);
 
-    // Null: not yet, or never.
+    // The function is null while it is not compiled, or if it never will be.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
-    // The best variant that is compiled and that operands there allow; or Function().
+    // Returns the best variant that is compiled and that operands there allow; or Function().
     LoopFunction Function(LoopVariant variant, const char* const* bases) const;
     // Requests the code, and its variant as far as operands there allow, if that is not done yet.
     void Request(LoopVariant variant, const char* const* bases);
@@ -49,7 +49,7 @@ private:
     std::array<std::atomic<LoopCode*>, LoopVariant::COUNT> others_{};  // by variant: the same form otherwise
 };
 
-// The code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
+// Returns the code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
 LoopCode* FindLoopCode(const LoopForm& form);
 
 // Returns and sets how much a schedule must have done before its loops are requested, in strips of an instruction.

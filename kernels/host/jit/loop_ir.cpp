@@ -46,7 +46,7 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
     return !form.byRow && lanes > LANES_OF_128_BITS && gain > 0;
 }
 
-// None, where one of them is not to be had.
+// Returns no lookups where one of the tables is not to be had.
 Lookups LookupsFor(const LoopForm& form)
 {
     Lookups lookups(form, form.variant.usesLookups);
@@ -218,10 +218,10 @@ private:
         }
         return 2;
     }
-    // Elements in one iteration of the loop, a multiple of a repeat.
+    // Returns the elements in one iteration of the loop, a multiple of a repeat.
     uint32_t AtOnce() const { return lanes_ == IrBuilder::AVX512_LANES ? 2 * REPEAT_FLOATS : REPEAT_FLOATS; }
 
-    // `from`: the block before the loop.
+    // `from` is the block before the loop.
     std::string Loop(const std::string& from, const std::string& next)
     {
         const std::string block = ", %" + ir_.Block() + " ]\n";

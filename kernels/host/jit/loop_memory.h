@@ -28,7 +28,7 @@ struct LoopStyle {
     bool tail;                // one vector, of which %mask says which lanes there are
 };
 
-// The name of something of an operand in the function.
+// Returns the name of something of an operand in the function.
 inline std::string NameOf(const char* what, uint32_t operand)
 {
     return std::string("%") + what + std::to_string(operand);

@@ -71,7 +71,7 @@ void LoopPrefetches::PrepareNextTile()
     entry_.Define("%pace", "lshr i64 %whole, " + std::to_string(LoopAhead::RATE_BITS));
 }
 
-// The lines that begin in the bytes that an iteration advances by.
+// Prefetches the lines that begin in the bytes that an iteration advances by.
 std::string LoopPrefetches::EmitNextTile()
 {
     PrepareNextTile();

@@ -1,5 +1,6 @@
 /*!
- * Writes the prefetches of a loop: of what its own later iterations access, and of the next tile (runtime/prefetch.h).
+ * Writes the prefetches of a loop: of the lines that its own later iterations access, and of the next tile
+ * (runtime/prefetch.h).
  */
 #ifndef ASCENDC_HOST_JIT_LOOP_PREFETCHES_H
 #define ASCENDC_HOST_JIT_LOOP_PREFETCHES_H

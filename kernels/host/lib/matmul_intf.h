@@ -1,5 +1,5 @@
 /*!
- * Ascend C's interface of matrix products: kernels include this name, as they do with CANN.
+ * This is Ascend C's interface of matrix products: kernels include this name, as they do with CANN.
  */
 #ifndef ASCENDC_HOST_LIB_MATMUL_INTF_H
 #define ASCENDC_HOST_LIB_MATMUL_INTF_H

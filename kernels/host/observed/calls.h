@@ -1,5 +1,5 @@
 /*!
- * The terms in which API functions report their arguments: arguments of hooks (hooks.h), fields of events
+ * API functions report their arguments by these types: they are arguments of hooks (hooks.h) and fields of events
  * (observer.h).
  */
 #ifndef ASCENDC_HOST_OBSERVED_CALLS_H
@@ -75,7 +75,7 @@ constexpr double ScalarValue(bfloat16_t value)
     return value.bits;
 }
 
-// A copy as the kernel called it. Lengths and strides of the CopyShape are in bytes.
+// Describes a copy as the kernel called it. Lengths and strides of the CopyShape are in bytes.
 enum class CopyForm : uint8_t { COUNT, BLOCKS, PAD };
 
 struct CopyRequest {
@@ -101,7 +101,7 @@ struct MatmulForm {
 
 enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END, ITERATE, GET_TENSOR_C };
 
-// The call of an API function in a kernel.
+// Names the call of an API function in a kernel.
 struct Where {
     const char* file = "";
     uint32_t line = 0;
@@ -120,7 +120,7 @@ struct Index {
     Where where;
 };
 
-// Who copies, as the API function hands it to what all copies share.
+// The API function hands this to the code that all copies share: it says who copies.
 struct CopySite {
     Where where;
     const char* name;

@@ -6,7 +6,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// The state of the hooks for the core on this thread.
+// Returns the state of the hooks for the core on this thread.
 ObservedCore& Self()
 {
     return CoreState(Core::Current().BlockIdx());
@@ -30,7 +30,7 @@ constexpr uint32_t RoundUp(uint32_t bytes)
     return (bytes + ONE_BLK_SIZE - 1) / ONE_BLK_SIZE * ONE_BLK_SIZE;
 }
 
-// The queue's buffer at this offset; 0: none.
+// Returns the queue's buffer at this offset; 0: none.
 uint32_t NumberAt(uint32_t first, uint32_t offset)
 {
     if (first == 0) {
@@ -241,7 +241,7 @@ void ObserveSync(Where where, SyncCall call, pipe_t barrier)
     TheObserver().OnSync(event);
 }
 
-// Ids as a core hands them out: FetchEventID gives the first free one and keeps nothing, AllocEventID takes it.
+// Hands ids out as a core does: FetchEventID gives the first free one and keeps nothing, AllocEventID takes it.
 TEventID ObserveEvent(Where where, EventCall call, HardEvent hardEvent, int32_t id)
 {
     constexpr const char* names[] = {"FetchEventID", "AllocEventID", "ReleaseEventID"};

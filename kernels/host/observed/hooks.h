@@ -1,5 +1,6 @@
 /*!
- * The hooks of observe.h in an observed build: they turn the arguments of API functions into operands, and hand on.
+ * Implements the hooks of observe.h in an observed build: they turn the arguments of API functions into operands, and
+ * hand these on.
  */
 #ifndef ASCENDC_HOST_OBSERVED_HOOKS_H
 #define ASCENDC_HOST_OBSERVED_HOOKS_H
@@ -54,7 +55,7 @@ GlobalOperand GlobalOf(const GlobalTensor<T>& tensor)
                     tensor.GetSize() * sizeof(T), DtypeOf<T>());
 }
 
-// The elements of the request one after the other.
+// Accesses the elements of the request one after the other.
 template <typename T>
 Access AccessOf(const LocalTensor<T>& tensor)
 {
@@ -68,7 +69,7 @@ inline Access AccessOf(const Access& access)
     return access;
 }
 
-// The lanes of the request, with strides in blocks.
+// Accesses the lanes of the request, with strides in blocks.
 template <typename T>
 Access Strided(const LocalTensor<T>& tensor, uint32_t blkStride, uint32_t repStride)
 {
@@ -169,7 +170,7 @@ void ObserveSync(Where where, SyncCall call, HardEvent event, int32_t id);
 void ObserveSync(Where where, SyncCall call, pipe_t barrier);
 TEventID ObserveEvent(Where where, EventCall call, HardEvent event, int32_t id = 0);
 
-// AllocTensor and DeQue: the buffer's address.
+// AllocTensor and DeQue return the buffer's address.
 inline Origin ObserveQueue(Where where, QueueCall call, Tag tag, const char* address, Dtype dtype)
 {
     LocalOperand operand;

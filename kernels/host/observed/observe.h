@@ -24,7 +24,7 @@
 
 #define HOST_WHERE_ONLY host::Where where = host::Where::Here()  // of a function without parameters
 #define HOST_WHERE , HOST_WHERE_ONLY
-#define HOST_INDEX host::Index  // what an operator[] takes: it has no second parameter
+#define HOST_INDEX host::Index  // an operator[] takes this: it has no second parameter
 
 #else
 

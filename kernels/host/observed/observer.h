@@ -62,18 +62,18 @@ struct LaunchInfo {
 
 // ---- buffers of a core
 
-// One buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
+// Is one buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
 struct Buffer {
     uint32_t offset;  // in the Unified Buffer
     uint32_t bytes;   // rounded up to 32
     TPosition position;
     bool isQueue;
     uint32_t queue;   // the first buffer's number names the queue
-    uint32_t slot;    // which of the queue's buffers
+    uint32_t slot;    // index among the queue's buffers
     uint32_t count;   // of the queue's buffers
     int32_t depth;    // of the queue
-    pipe_t producer;  // of the queue: who writes between AllocTensor and EnQue
-    pipe_t consumer;  // and who reads between DeQue and FreeTensor
+    pipe_t producer;  // the pipe that writes between AllocTensor and EnQue
+    pipe_t consumer;  // the pipe that reads between DeQue and FreeTensor
     Where where;      // InitBuffer
     uint32_t use;     // AllocTensor calls so far
     bool live;        // false after TPipe::Reset, or when another TPipe has begun
@@ -114,8 +114,7 @@ struct Access : LocalOperand {
     int64_t repeatStride = 0;
     int64_t blockStride = ONE_BLK_SIZE;
     int64_t pairStride = 0;  // 0: there are no pairs
-    // The call gave them in its own units (blocks of 32 bytes, elements); they are 0 for instructions on the first n
-    // elements.
+    // The call gave them in blocks of 32 bytes or in elements; they are 0 for instructions on the first n elements.
     uint32_t blkStride = 0;
     uint32_t repStride = 0;
     bool indirect = false;  // Gather's source: any bytes of the tensor may be read; then lanes is 0
@@ -150,7 +149,7 @@ struct VectorEvent : Event {
     Access accesses[MAX_ACCESSES];  // [0] is the destination
 };
 
-// GM -> UB on MTE2, UB -> GM on MTE3.
+// Copies from GM to UB run on MTE2, those from UB to GM on MTE3.
 struct CopyEvent : Event {
     CopyRequest request;
     bool toLocal;
@@ -168,7 +167,7 @@ struct CopyEvent : Event {
     uint32_t paddedBytes;
 };
 
-// The tiling of a Matmul object, as far as it limits the products, and its type.
+// Holds the tiling of a Matmul object, as far as it limits the products, and its type.
 struct MatmulLimits {
     bool initialised = false;
     uint32_t singleM = 0;
@@ -181,7 +180,7 @@ struct MatmulLimits {
     bool biased = false;
 };
 
-// A Matmul object as the hooks know it.
+// Describes a Matmul object as the hooks know it.
 struct MatmulState {
     MatmulLimits limits;
     GlobalOperand a;
@@ -189,7 +188,7 @@ struct MatmulState {
     GlobalOperand bias;
     bool transposed = false;  // an operand is, though its type does not say that it may be
     uint32_t waits = 0;       // products whose WaitIterateAll is still to come
-    uint32_t blocks = 0;      // that Iterate has found and GetTensorC not taken
+    uint32_t blocks = 0;      // blocks that Iterate has found and GetTensorC not taken
 };
 
 // A call of a Matmul object. ITERATE_ALL runs on the cube (PIPE_M), after all copies to global memory that the core has
@@ -204,7 +203,7 @@ struct ProductEvent : Event {
     bool willWait;  // WaitIterateAll was announced
 };
 
-// GetValue and SetValue. `local` or `global` is the element.
+// GetValue and SetValue are reported so. `local` or `global` is the element.
 struct ScalarEvent : Event {
     bool isLocal;
     bool written;
@@ -212,7 +211,7 @@ struct ScalarEvent : Event {
     GlobalOperand global;
 };
 
-// The tensor that the call takes or gives. ENQUE and DEQUE carry the queue's synchronisation from producer to consumer,
+// The call takes or gives this tensor. ENQUE and DEQUE carry the queue's synchronisation from producer to consumer,
 // FREE and ALLOC that from consumer to producer. A call that the state of the queue forbids is reported like any other.
 struct QueueEvent : Event {
     QueueCall call;
@@ -242,7 +241,7 @@ struct SettingEvent : Event {
     bool isCounter;
 };
 
-// A TQue's or TBuf's InitBuffer: buffers `first` to `first + count - 1`.
+// Reports a TQue's or TBuf's InitBuffer: buffers `first` to `first + count - 1`.
 struct InitEvent : Event {
     uint32_t first;
     uint32_t count;
@@ -283,10 +282,10 @@ public:
 // Returns the observer of this build.
 Observer& TheObserver();
 
-// The running launch.
+// Returns the running launch.
 const LaunchInfo& CurrentLaunch();
 
-// Before LaunchBlocks, by the same thread: what the launch's arguments are.
+// Names the arguments of the launch. It is called before LaunchBlocks, by the same thread.
 void DescribeLaunch(const char* op, std::vector<Argument> arguments);
 
 }  // namespace host

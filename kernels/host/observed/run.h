@@ -1,5 +1,5 @@
 /*!
- * The state of an observed launch, shared by its hooks and its runner.
+ * Holds the state of an observed launch, which its hooks and its runner share.
  */
 #ifndef ASCENDC_HOST_OBSERVED_RUN_H
 #define ASCENDC_HOST_OBSERVED_RUN_H

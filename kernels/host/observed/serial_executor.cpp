@@ -1,5 +1,5 @@
 /*!
- * The executor of observed builds: the cores of the chip, one at a time.
+ * Implements the executor of observed builds, which plays the cores of the chip one at a time.
  */
 #include <condition_variable>
 #include <cstdio>

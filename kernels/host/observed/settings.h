@@ -1,5 +1,5 @@
 /*!
- * A tool may change this of an observed launch: the platform that tiling functions are told, and what came of it.
+ * A tool may change this of an observed launch: the platform that tiling functions are told, and what became of it.
  */
 #ifndef ASCENDC_HOST_OBSERVED_SETTINGS_H
 #define ASCENDC_HOST_OBSERVED_SETTINGS_H

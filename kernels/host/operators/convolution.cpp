@@ -56,7 +56,7 @@ bool HasPadding(const Convolution& c)
     return c.padTop >= 0 && c.padLeft >= 0 && c.padBottom > -c.strideHeight && c.padRight > -c.strideWidth;
 }
 
-// Null: the kernel answers.
+// Returns null where the kernel answers.
 Plan* FindPlan(const Convolution& c, Plans*& state)
 {
     const OneDnn* const library = OneDnn::Get();

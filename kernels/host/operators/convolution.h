@@ -1,5 +1,5 @@
 /*!
- * Convolutions in two dims as oneDNN's primitives for the whole operator, or as loops of our own
+ * Runs convolutions in two dims as oneDNN's primitives for the whole operator, or as loops of our own
  * (convolution_depthwise_gradient.cpp). They answer in the place of a kernel where they are ahead of it (the table in
  * convolution_choice.cpp), in the fast build; the kernel is the reference.
  */
@@ -17,7 +17,7 @@ namespace host {
 enum class ConvolutionResult : int64_t { Y, DX, DWEIGHT };
 enum class ConvolutionActivation : int64_t { NONE, RELU, GELU, GELU_TANH, SILU, RELU6, HARD_SWISH };
 
-// y = activation(x * weight + bias), and its gradients. Compared as bytes.
+// Describes y = activation(x * weight + bias), or one of its gradients. It is compared as bytes.
 struct Convolution {
     ConvolutionResult result;
     ms_ascend_ops::DataType type;
@@ -33,13 +33,14 @@ struct Convolution {
     int64_t hasBias;                   // of y alone: the gradient of a weight has always that of the bias, floats
     int64_t channelsLast;
     int64_t weightTransposed;  // its memory has, group by group, the channels of x before those of y
-    // y alone: a value for each channel of each sample, and a tensor like y, which are added before y is rounded.
+    // Only y has a shift, a value for each channel of each sample, and a residual, a tensor like y; both are added
+    // before y is rounded.
     int64_t hasShift;
     int64_t hasResidual;
     int64_t hasNorm;  // y alone: batch normalization behind the bias, whose vectors are of biasType
 };
 
-// The vectors of a batch normalization with given statistics.
+// These are the vectors of a batch normalization with given statistics.
 struct BatchNorm {
     void* gamma;
     void* beta;
@@ -61,7 +62,7 @@ struct ConvolutionTensors {
 
 // Runs it. False: the library has nothing that is ahead of the kernel.
 bool Convolve(const Convolution& convolution, const ConvolutionTensors& tensors);
-// "oneDNN brg_conv_fwd:avx2", or empty.
+// Returns for example "oneDNN brg_conv_fwd:avx2", or nothing where the kernel answers.
 std::string ConvolutionImplementation(const Convolution& convolution);
 
 }  // namespace host

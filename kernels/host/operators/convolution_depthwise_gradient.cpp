@@ -31,7 +31,7 @@ public:
                 offsets_.push_back(i * c.dilationHeight * rowSize_ + (isLast_ ? col * lanes_ : InRow(col)));
             }
         }
-        units_ = isLast_ ? (c.channels + lanes_ - 1) / lanes_ : c.channels;
+        items_ = isLast_ ? (c.channels + lanes_ - 1) / lanes_ : c.channels;
         const int64_t vector = isLast_ ? lanes_ : 1;
         padded_ = Take(rows * rowSize_);
         dy_ = Take(c.outHeight * c.outWidth * vector);
@@ -41,7 +41,7 @@ public:
         // Tasks have memory of their own, and that of all is bounded: with large images there are fewer of them.
         constexpr size_t MOST_BYTES = size_t{64} << 20;
         const auto most = static_cast<int64_t>(std::max<size_t>(1, MOST_BYTES / taskBytes_));
-        tasks_ = static_cast<int>(std::min({units_, int64_t{SharesOf(c)}, most}));
+        tasks_ = static_cast<int>(std::min({items_, int64_t{SharesOf(c)}, most}));
         bytes = taskBytes_ * static_cast<size_t>(tasks_);
         weight_.Create(c.channels * c.kernelHeight * c.kernelWidth, c.type, onednn::F32, true, bytes);
         bias_.Create(c, bytes);
@@ -52,8 +52,8 @@ public:
         auto* const weight = reinterpret_cast<float*>(weight_.Begin(state, tensors.weight));
         state.pool.ParallelFor(tasks_, [&](int task, int count) {
             char* const memory = state.memory + static_cast<size_t>(task) * taskBytes_;
-            for (int64_t unit = units_ * task / count; unit < units_ * (task + 1) / count; ++unit) {
-                RunUnit(tensors, memory, unit, weight);
+            for (int64_t item = items_ * task / count; item < items_ * (task + 1) / count; ++item) {
+                RunItem(tensors, memory, item, weight);
             }
         });
         bias_.Run(state, static_cast<const char*>(tensors.y), static_cast<float*>(tensors.bias));
@@ -72,12 +72,12 @@ private:
 
     int64_t InRow(int64_t col) const { return col % c_.strideWidth * remainderCols_ + col / c_.strideWidth; }
 
-    void RunUnit(const ConvolutionTensors& tensors, char* memory, int64_t unit, float* weight) const
+    void RunItem(const ConvolutionTensors& tensors, char* memory, int64_t item, float* weight) const
     {
         auto* const padded = reinterpret_cast<float*>(memory + padded_);
         auto* const totals = reinterpret_cast<double*>(memory + totals_);
         const int64_t vector = isLast_ ? lanes_ : 1;
-        const int64_t channel = unit * vector;
+        const int64_t channel = item * vector;
         const int64_t channels = std::min(vector, c_.channels - channel);
         const auto kernelSize = static_cast<int64_t>(offsets_.size());
         std::fill_n(padded, (dy_ - padded_) / sizeof(float), 0.0f);
@@ -198,7 +198,7 @@ private:
     int64_t remainderCols_ = 0;
     int64_t rowSize_ = 0;
     std::vector<int64_t> offsets_;
-    int64_t units_ = 0;
+    int64_t items_ = 0;
     int tasks_ = 1;
     size_t taskBytes_ = 0;
     size_t padded_ = 0, dy_ = 0, plane_ = 0, sums_ = 0, totals_ = 0;  // in a task's memory

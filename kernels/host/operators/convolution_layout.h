@@ -1,5 +1,5 @@
 /*!
- * Descriptions for oneDNN of how the tensors of a convolution lie in memory.
+ * Describes to oneDNN how the tensors of a convolution lie in memory.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_LAYOUT_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_LAYOUT_H
@@ -38,15 +38,15 @@ struct Shape {
     }
 };
 
-// A part of a tensor as it lies there.
+// Describes a part of a tensor as it lies there.
 OwnedDesc AsPartOf(const Shape& whole, const Shape& part, int type);
 OwnedDesc AsItLies(const Shape& shape, int type);
 OwnedDesc InFormat(const Shape& shape, Format format, int type);
 
 Shape ImageShape(const Convolution& c, int64_t channels, int64_t height, int64_t width);
-// Groups, output channels, input channels, rows, columns; without groups the last four.
+// The dims are groups, output channels, input channels, rows, columns; without groups the last four.
 Shape WeightShape(const Convolution& c);
-// The bits of its dims of output channels.
+// Returns the bits of its dims of output channels.
 int OutChannelDims(const Convolution& c);
 
 }  // namespace convolutions

@@ -1,5 +1,5 @@
 /*!
- * A batch normalization with given statistics as a factor and an offset of each channel.
+ * Turns a batch normalization with given statistics into a factor and an offset of each channel.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_NORM_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_NORM_H

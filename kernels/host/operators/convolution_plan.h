@@ -1,5 +1,5 @@
 /*!
- * A convolution of given sizes, made once and run for each call.
+ * A plan is a convolution of given sizes, which is made once and run for each call.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_PLAN_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_PLAN_H

@@ -15,7 +15,7 @@ struct Activation {
     float beta;
 };
 
-// In the order of ConvolutionActivation.
+// The order is that of ConvolutionActivation.
 constexpr Activation ACTIVATIONS[] = {
     {0, 0.0f, 0.0f},     {RELU, 0.0f, 0.0f}, {GELU_ERF, 0.0f, 0.0f},          {GELU_TANH, 0.0f, 0.0f},
     {SWISH, 1.0f, 0.0f}, {CLIP, 0.0f, 6.0f}, {HARD_SWISH, 1.0f / 6.0f, 0.5f},

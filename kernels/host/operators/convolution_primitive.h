@@ -1,5 +1,5 @@
 /*!
- * oneDNN's primitives for a convolution, and the first of them that is ahead of the kernel.
+ * Finds oneDNN's primitives for a convolution, and the first of them that is ahead of the kernel.
  */
 #ifndef ASCENDC_HOST_OPERATORS_CONVOLUTION_PRIMITIVE_H
 #define ASCENDC_HOST_OPERATORS_CONVOLUTION_PRIMITIVE_H

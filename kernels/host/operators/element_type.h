@@ -1,5 +1,5 @@
 /*!
- * The type of the vector unit's elements for a tensor of floats.
+ * Returns the type of the vector unit's elements for a tensor of floats.
  */
 #ifndef ASCENDC_HOST_OPERATORS_ELEMENT_TYPE_H
 #define ASCENDC_HOST_OPERATORS_ELEMENT_TYPE_H

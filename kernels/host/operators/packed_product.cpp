@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t COLUMNS_OF_TASK = 16;        // at least, and a multiple of these
 constexpr uint64_t PRODUCTS_OF_TASK = 1 << 17;  // some microseconds
-constexpr uint32_t ROWS_OF_CALLER = 8;          // that the calling thread rounds
+constexpr uint32_t ROWS_OF_CALLER = 8;          // rows that the calling thread rounds
 constexpr uint32_t TASKS_OF_THREAD = 4;         // of many rows, so that threads end together
 
 // The calling thread keeps this memory from call to call.
@@ -37,8 +37,8 @@ bool Fits(const PackedOperator& op, PackedProduct& product)
     const int64_t k = op.x.LastDim();
     const int64_t n = op.weight.dims[0] / op.parts;
     const int64_t groups = op.scale.dims[1];
-    if (TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 || k / groups % RoundedRows::NUMBERS_OF_UNIT != 0 ||
-        (!op.isRounded && m > RoundedRows::MOST_FLOAT_ROWS)) {
+    if (TheExecutor().Platform().tileBytes == 0 || m == 0 || n == 0 ||
+        k / groups % RoundedRows::NUMBERS_OF_CHUNK != 0 || (!op.isRounded && m > RoundedRows::MOST_FLOAT_ROWS)) {
         return false;
     }
     const auto group = static_cast<uint32_t>(k / groups);

@@ -1,7 +1,7 @@
 /*!
- * Products of rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
- * (simd/packed_products_unit.h): of rounded rows any number, of floats a few. They answer in the place of the kernel,
- * in the fast build; the kernel is the reference.
+ * Multiplies rows of x with a weight in 8 or 4 bits, for the whole operator, by the vector unit
+ * (simd/packed_products_unit.h): any number of rounded rows, or a few of floats. They answer in the place of the
+ * kernel, in the fast build; the kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
 #define ASCENDC_HOST_OPERATORS_PACKED_PRODUCT_H
@@ -21,8 +21,8 @@ struct PackedOperator {
     bool hasOffset;
     bool hasBias;
     uint32_t parts;       // 2: silu of the first half of the columns times the second
-    uint32_t activation;  // by the number that primitives/activations.h has
-    bool isRounded;       // whether x is rounded to integers of 8 bits
+    uint32_t activation;  // its number in primitives/activations.h
+    bool isRounded;       // x is rounded to integers of 8 bits
 };
 
 // Runs it on x, weight, scale, offset, bias and y. False: the kernel is to answer.

@@ -20,7 +20,7 @@ constexpr int64_t LEAST_MOVED = 16384;
 // A stretch of the dense matrix is packed so if it fits: the L2 cache of many CPUs. Rows lie far apart, where each
 // would take a page and a way of the same few sets of a cache.
 constexpr int64_t PACKED_BYTES = int64_t{512} << 10;
-// Values to a row of the dense matrix from which on packing it pays: what no value names is packed, too.
+// With so many values to a row of the dense matrix packing it pays: rows that no value names are packed, too.
 constexpr int64_t PACKED_REUSE = 2;
 constexpr size_t LINE_FLOATS = 16;
 
@@ -72,8 +72,8 @@ void ConvertValues(const char* src, ElementType type, int64_t count, float* dst)
     });
 }
 
-// Returns whether the host answers at all. With the tiles of a chip the order of sums is a chip's; what is wrong with
-// the ends of rows the kernel says.
+// Returns whether the host answers at all. With the tiles of a chip the order of sums is a chip's; the kernel reports
+// errors in the ends of rows.
 bool Answers(const SparsePattern& p)
 {
     return p.rows != 0 && p.inner != 0 && p.cols != 0 && p.entries != 0 && TheExecutor().Platform().tileBytes != 0 &&

@@ -1,5 +1,5 @@
 /*!
- * A sparse matrix by rows (CSR) times a dense one, as a whole operator: by loops over its rows instead of the
+ * Multiplies a sparse matrix by rows (CSR) with a dense one, as a whole operator: by loops over its rows instead of the
  * instructions of the kernel, which loads each row that a value names by itself. The kernel is the reference.
  */
 #ifndef ASCENDC_HOST_OPERATORS_SPARSE_PRODUCT_H
@@ -30,7 +30,7 @@ struct SparseProduct {
     char* y;
 };
 
-// The gradient of the values: dy has the shape of y.
+// Computes the gradient of the values: dy has the shape of y.
 struct SparseGradient {
     SparsePattern pattern;
     const char* dy;
@@ -41,7 +41,7 @@ struct SparseGradient {
 // Runs it. False: the kernel is to answer, as it has the tiles of a chip, or says what is wrong with the pattern.
 bool MultiplySparse(const SparseProduct& product);
 bool MultiplySampled(const SparseGradient& gradient);
-// "rows, native", by the name of the vector unit; empty: the kernel.
+// Returns for example "rows, native", with the name of the vector unit; or nothing where the kernel answers.
 std::string SparseImplementation();
 
 }  // namespace host

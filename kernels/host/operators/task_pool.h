@@ -1,5 +1,5 @@
 /*!
- * The threads of launches for whole operators.
+ * Whole operators run on the threads of launches.
  *
  * oneDNN divides work by the number of threads, and the order of its sums may follow from that. So it is told of
  * as many as the size of the work suggests, whichever there are: the bits of a result do not depend on them.

@@ -1,5 +1,6 @@
 /*!
- * Copies to global memory in groups: each goes where its data is made, or the instructions write there themselves.
+ * Places copies to global memory in groups: each goes where its data is made, or the instructions write there
+ * themselves.
  */
 #include <algorithm>
 
@@ -8,9 +9,9 @@
 namespace AscendC {
 namespace host {
 
-// A copy out of results of earlier groups, such as several rows, each made by a group of its own: every group takes its
-// part of the copy along, while the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order,
-// and nothing after them touches either side.
+// A copy out may be of results of earlier groups, such as several rows, each made by a group of its own. Then every
+// group takes its part of the copy along, while the row is in the L1 cache, but only if the groups make exactly the
+// copied bytes, in order, and nothing after them touches either side.
 bool Groups::SinkCopy(const Instruction& copy)
 {
     const Operand& to = copy.operands[0];
@@ -22,7 +23,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     if (latest.base == from.base && latest.end == from.end) {
         return false;  // one group made it all: the copy joins that in the ordinary way
     }
-    // The last instruction that writes each part of the source, in the order of the parts.
+    // For each part of the source, in order, this is the last instruction that writes it.
     struct Maker {
         uint32_t group;
         uint32_t instruction;
@@ -47,7 +48,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     std::sort(makers.begin(), makers.end(),
               [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
     const bool rows = !IsGapless(from) || !IsGapless(to);
-    if (makers.empty() || (rows && makers.size() != copy.units)) {
+    if (makers.empty() || (rows && makers.size() != copy.iterations)) {
         return false;
     }
     const char* expected = from.base;
@@ -72,7 +73,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     for (uint32_t k = 0; k < makers.size(); ++k) {
         const Instruction& maker = instructions_[makers[k].instruction];
         Instruction part = copy;
-        part.units = maker.units;
+        part.iterations = maker.iterations;
         part.lanes = maker.lanes;
         part.operands[1] = maker.operands[0];
         const int64_t offset = rows ? to.stride * k : maker.operands[0].base - from.base;
@@ -111,7 +112,7 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
     const Instruction& out = instructions_[copy];
     const Operand& from = out.operands[1];
     const Operand& to = out.operands[0];
-    if (out.units != 1 && (!IsGapless(from) || !IsGapless(to))) {
+    if (out.iterations != 1 && (!IsGapless(from) || !IsGapless(to))) {
         return false;
     }
     bool made = false;

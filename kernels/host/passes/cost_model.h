@@ -1,5 +1,5 @@
 /*!
- * The cost model: the time of arithmetic on a vector of 16 floats, roughly, to compare loops by.
+ * The cost model estimates the time of arithmetic on a vector of 16 floats, to compare loops by.
  */
 #ifndef ASCENDC_HOST_PASSES_COST_MODEL_H
 #define ASCENDC_HOST_PASSES_COST_MODEL_H
@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// In half cycles of a CPU.
+// Times are in half cycles of a CPU.
 struct Timings {
     uint32_t instruction;
     uint32_t division;  // or square root
@@ -28,7 +28,7 @@ struct ArithmeticCost {
     uint32_t divisions = 0;  // and square roots
     uint32_t gathers = 0;
 
-    // In half cycles. Divisions and gathers go on beside other instructions.
+    // Times are in half cycles. Divisions and gathers go on beside other instructions.
     uint32_t Time(const Timings& timings) const
     {
         constexpr uint32_t GATHER = 17;
@@ -38,11 +38,11 @@ struct ArithmeticCost {
 
 ArithmeticCost CostOf(const Value& value);
 
-// Adds up, for each element of a unit, the half cycles of its values, and one more for each value.
+// Adds up, for each element of an iteration, the half cycles of its values, and one more for each value.
 uint32_t CostOf(const LoopForm& form);
 
-// Looking up, by a gather, or by a load for each entry, of which few go on beside other instructions. Where elements
-// are halves and entries floats, those of usual numbers are 100 KiB, and not in the L1 data cache.
+// A lookup is a gather, or a load for each entry, of which few go on beside other instructions. Where elements are
+// halves and entries floats, those of usual numbers are 100 KiB, and not in the L1 data cache.
 constexpr ArithmeticCost GATHERING{3, 0, 1};
 constexpr ArithmeticCost LOADING{11, 0, 0};
 constexpr ArithmeticCost LOADING_FAR{15, 0, 0};

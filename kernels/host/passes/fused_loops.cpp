@@ -19,19 +19,22 @@ constexpr size_t MAX_SHARING_OPERANDS = 32;
 // An instruction may join a loop that began at most so far back.
 constexpr uint32_t MAX_BACK = 64;
 
-// A loop while instructions are added to it.
+// Is a loop while instructions are added to it.
 struct OpenLoop {
     std::vector<uint32_t> members;
     std::vector<LoopInstruction> instructions;
     MemoryAccesses accesses;     // nothing twice; what it reads is what others have made
     std::vector<LoopRows> rows;  // of each of them
-    uint32_t units = 0;
+    uint32_t iterations = 0;
     uint32_t rowElements = 0;  // of the first instruction
     bool byRow = false;
     bool compiles = false;
 
     explicit OpenLoop(LoopMember&& first)
-        : units(first.units), rowElements(first.rowElements), byRow(first.rowElements > 0), compiles(first.compiles)
+        : iterations(first.iterations),
+          rowElements(first.rowElements),
+          byRow(first.rowElements > 0),
+          compiles(first.compiles)
     {
         if (compiles) {
             Add(first);
@@ -105,7 +108,7 @@ private:
         return compiles && Fits(others) && !((shifts_ || shifts || Shift(accesses, others)) && (ragged_ || ragged)) &&
                members.size() + more <= MAX_LOOP_INSTRUCTIONS && accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
-    // Its number among the accesses, which it is added to if it is new.
+    // Returns its number among the accesses, which it is added to if it is new.
     uint8_t NumberOf(const MemoryAccess& access)
     {
         const auto known = std::find_if(accesses.begin(), accesses.end(),
@@ -220,7 +223,7 @@ void AddToLoops(LoopMember&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// The loops of a group.
+// Finds the loops of a group.
 class GroupLoops {
 public:
     GroupLoops(const Group& group, const std::vector<Instruction>& instructions)
@@ -238,8 +241,8 @@ public:
     }
 
 private:
-    // The type of the elements that a copy takes from the result of a loop, or from global memory; OTHER: that is not
-    // known, or it is no such copy.
+    // Returns the type of the elements that a copy takes from the result of a loop, or from global memory; OTHER: that
+    // is not known, or it is no such copy.
     Access TypeOfCopy(size_t place) const
     {
         const Instruction& copy = instructions_[group_.members[place]];
@@ -248,7 +251,7 @@ private:
         }
         const Operand& from = copy.operands[1];
         if (from.origin != NO_ORIGIN) {
-            return copy.units == group_.units ? TypeOfUse(copy, place) : Access::OTHER;
+            return copy.iterations == group_.iterations ? TypeOfUse(copy, place) : Access::OTHER;
         }
         for (size_t i = loops_.size(); i-- > 0;) {
             for (const MemoryAccess& access : loops_[i].accesses) {
@@ -260,8 +263,8 @@ private:
         }
         return Access::OTHER;
     }
-    // The type of the elements that a copy brings in from global memory: as the first instruction behind it in the
-    // group reads them, whole rows with the padding between; OTHER: it does something else with them.
+    // Returns the type of the elements that a copy brings in from global memory: as the first instruction behind it in
+    // the group reads them, whole rows with the padding between; OTHER: it does something else with them.
     Access TypeOfUse(const Instruction& copy, size_t place) const
     {
         // If a row ends within a vector, the other elements of that vector come from memory, behind the store of the
@@ -291,16 +294,16 @@ private:
     std::vector<OpenLoop> loops_;
 };
 
-// Several instructions are always worth it. A single one has a loop of its own in the library, which is as fast but for
-// sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal. Those are worth
-// it with many elements.
+// Loops of several instructions are always worth it. A single one has a loop of its own in the library, which is as
+// fast but for sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal.
+// Those are worth it with many elements.
 bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
     const bool gains = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
         return access.kind == Access::LANES || (access.writes && access.operand->origin != NO_ORIGIN);
     });
-    return loop.compiles && (loop.members.size() > 1 || (!loop.byRow && gains && loop.units >= LEAST_ELEMENTS));
+    return loop.compiles && (loop.members.size() > 1 || (!loop.byRow && gains && loop.iterations >= LEAST_ELEMENTS));
 }
 
 // Keeps the operands that values access, in the order in which they do: forms that differ in what is left out
@@ -311,7 +314,7 @@ void KeepUsedOperands(FusedLoop& loop)
     const std::vector<LoopOperand> operands = std::move(loop.operands);
     const std::vector<LoopRows> rows = std::move(form.rows);
     std::vector<uint8_t> number(operands.size(), Value::NO_OPERAND);
-    std::vector<uint8_t> wholes;  // of each that stays: what it was a part of
+    std::vector<uint8_t> wholes;  // of each that stays: the operand it was a part of
     loop.operands.clear();
     form.rows.clear();
     form.inGm = 0;
@@ -375,7 +378,7 @@ std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const st
     for (uint32_t g = 0; g < groups.size(); ++g) {
         for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
             FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
-            loop.form.hasTail = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
+            loop.form.hasTail = !open.byRow && (open.iterations % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
             for (const MemoryAccess& access : open.accesses) {
                 loop.operands.push_back({*access.operand, access.writes});
             }

@@ -1,8 +1,9 @@
 /*!
- * Fused loops: instructions of a group that compiled code carries out in one pass, with every value in a register.
+ * Finds fused loops: instructions of a group that compiled code carries out in one pass, with every value in a
+ * register.
  *
- * A loop takes all instructions that depend on each other, and those that read the same. Here loops are found, and
- * brought into a form without addresses (loop_form.h).
+ * A loop takes all instructions that depend on each other, and those that read the same. Loops are brought into a form
+ * without addresses (loop_form.h).
  */
 #ifndef ASCENDC_HOST_PASSES_FUSED_LOOPS_H
 #define ASCENDC_HOST_PASSES_FUSED_LOOPS_H
@@ -35,14 +36,14 @@ struct LoopOperand {
 
 struct FusedLoop {
     uint32_t group;
-    std::vector<uint32_t> instructions;  // what it carries out, in an order in which they may also run one by one
+    std::vector<uint32_t> instructions;  // in an order in which they may also run one by one
     std::vector<LoopOperand> operands;
     LoopForm form;  // no values: it cannot be compiled, or would gain nothing
     bool alone;     // it needs nothing of the other loops of the group, nor they of it
 };
 
-// Every instruction of the groups, in the order in which they may run. `needed`: what is read of the Unified Buffer
-// when all has run.
+// Returns every instruction of the groups, in loops, in the order in which they may run. `needed` is the part of the
+// Unified Buffer that is read when all has run.
 std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const std::vector<Instruction>& instructions,
                                       const ProgramOrder& order, const Ranges& needed);
 

@@ -17,18 +17,19 @@ bool IsTiny(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];
     const bool columns = instruction.lanes > 1 && to.stride > static_cast<int64_t>(to.extent);
-    return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
+    return instruction.iterations * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
 }
 
-// May strips of the instruction not begin at every one of so many units?
-bool IsGranular(const Instruction& instruction, uint32_t units)
+// May strips of the instruction not begin at every one of so many iterations?
+bool IsGranular(const Instruction& instruction, uint32_t iterations)
 {
-    return instruction.granule > 1 && instruction.units / units % instruction.granule != 0;
+    return instruction.granule > 1 && instruction.iterations / iterations % instruction.granule != 0;
 }
 
 // May `later` run strip by strip beside `earlier`? At the end of every strip, all that `later` has touched must lie
 // before bytes that `earlier` has still to touch. Both walk evenly, so the first and the last strip decide.
-bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio, uint32_t units)
+bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio,
+               uint32_t iterations)
 {
     const int64_t earlierStep = earlier.stride * earlierRatio;
     const int64_t laterStep = later.stride * laterRatio;
@@ -41,24 +42,24 @@ bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& lat
         }
     }
     const char* firstTouched = later.base + laterStep - later.stride + later.extent;
-    return firstTouched <= earlier.base + earlierStep && later.end <= earlier.base + earlierStep * units;
+    return firstTouched <= earlier.base + earlierStep && later.end <= earlier.base + earlierStep * iterations;
 }
 
-bool KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t units)
+bool KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t iterations)
 {
-    const uint32_t earlierRatio = earlier.units == units ? 1 : earlier.units / units;
-    const uint32_t laterRatio = later.units == units ? 1 : later.units / units;
+    const uint32_t earlierRatio = earlier.iterations == iterations ? 1 : earlier.iterations / iterations;
+    const uint32_t laterRatio = later.iterations == iterations ? 1 : later.iterations / iterations;
     const Operand& written = earlier.operands[0];
     for (uint32_t i = 0; i < later.operandCount; ++i) {
         const Operand& operand = later.operands[i];
-        if (Overlap(operand, written) && !KeepsStep(written, earlierRatio, operand, laterRatio, units)) {
+        if (Overlap(operand, written) && !KeepsStep(written, earlierRatio, operand, laterRatio, iterations)) {
             return false;
         }
     }
     const Operand& writes = later.operands[0];
     for (uint32_t i = 1; i < earlier.operandCount; ++i) {
         const Operand& operand = earlier.operands[i];
-        if (Overlap(writes, operand) && !KeepsStep(operand, earlierRatio, writes, laterRatio, units)) {
+        if (Overlap(writes, operand) && !KeepsStep(operand, earlierRatio, writes, laterRatio, iterations)) {
             return false;
         }
     }
@@ -98,16 +99,16 @@ void Groups::AddTo(Group& group, uint32_t index)
     const Instruction& instruction = instructions_[index];
     group.members.push_back(index);
     uint32_t ratio = 1;
-    if (instruction.units < group.units) {
-        group.elements *= group.units / instruction.units;
-        group.units = instruction.units;
-    } else if (instruction.units > group.units) {
-        ratio = instruction.units / group.units;
+    if (instruction.iterations < group.iterations) {
+        group.elements *= group.iterations / instruction.iterations;
+        group.iterations = instruction.iterations;
+    } else if (instruction.iterations > group.iterations) {
+        ratio = instruction.iterations / group.iterations;
     }
     const uint32_t elements = instruction.lanes * ratio;
     group.elements = elements > group.elements ? elements : group.elements;
     group.granular = std::any_of(group.members.begin(), group.members.end(),
-                                 [&](uint32_t member) { return IsGranular(instructions_[member], group.units); });
+                                 [&](uint32_t member) { return IsGranular(instructions_[member], group.iterations); });
 }
 
 void Groups::Append(const Instruction& instruction)
@@ -118,55 +119,56 @@ void Groups::Append(const Instruction& instruction)
         const Group& group = groups_.back();
         const Instruction& first = instructions_[group.members.front()];
         const bool isTiny = IsTiny(instruction);
-        const bool alike = !isTiny || (instruction.units == group.units && !instruction.widen);
+        const bool alike = !isTiny || (instruction.iterations == group.iterations && !instruction.widen);
         if (isTiny == IsTiny(first) && alike && Joins(group, instruction)) {
             AddTo(groups_.back(), index);
             return;
         }
     }
-    groups_.push_back({{index}, instruction.units, instruction.lanes, IsGranular(instruction, instruction.units)});
+    groups_.push_back(
+        {{index}, instruction.iterations, instruction.lanes, IsGranular(instruction, instruction.iterations)});
 }
 
 bool Groups::Joins(const Group& group, const Instruction& later) const
 {
-    uint32_t units = group.units;
-    if (later.units != units) {
-        // It would only go by coarser units.
+    uint32_t iterations = group.iterations;
+    if (later.iterations != iterations) {
+        // It would only go by coarser iterations.
         const auto shares = [&](uint32_t member) { return ShareMemory(instructions_[member], later); };
         if (std::none_of(group.members.begin(), group.members.end(), shares)) {
             return false;
         }
-        // Strips of whole units of the coarsest member must stay short.
-        const uint32_t coarsest = std::min(units, later.units);
+        // Strips of whole iterations of the coarsest member must stay short.
+        const uint32_t coarsest = std::min(iterations, later.iterations);
         const auto granular = [&](uint32_t member) { return IsGranular(instructions_[member], coarsest); };
         if (IsGranular(later, coarsest) || std::any_of(group.members.begin(), group.members.end(), granular)) {
             return false;
         }
-        if (later.units > units) {
-            const uint32_t ratio = later.units / units;
-            if (later.lanes * ratio > STRIP_ELEMENTS || ratio * units != later.units) {
+        if (later.iterations > iterations) {
+            const uint32_t ratio = later.iterations / iterations;
+            if (later.lanes * ratio > STRIP_ELEMENTS || ratio * iterations != later.iterations) {
                 return false;
             }
         } else {
-            if (group.elements * (units / later.units) > STRIP_ELEMENTS) {
+            if (group.elements * (iterations / later.iterations) > STRIP_ELEMENTS) {
                 return false;
             }
-            units = later.units;  // it must divide every member
+            iterations = later.iterations;  // it must divide every member
             for (const uint32_t i : group.members) {
-                if (instructions_[i].units % units != 0) {
+                if (instructions_[i].iterations % iterations != 0) {
                     return false;
                 }
             }
         }
     }
-    // A buffer written again, from data that no instruction of the group has made, and some that none has touched: the
-    // next row or tile begins, and so does a group.
+    // Where a buffer is written again, from data that no instruction of the group has made, and some that none has
+    // touched, the next row or tile begins, and so does a group.
     bool rewrites = false;
     bool continues = false;
     uint32_t touched = 1;  // a bit for each operand; the destination's does not matter
     for (const uint32_t i : group.members) {
         const Instruction& earlier = instructions_[i];
-        if (!KeepsStep(earlier, later, units)) {
+        if (!KeepsStep(earlier, later, iterations)) {
             return false;
         }
         rewrites = rewrites || earlier.operands[0].base == later.operands[0].base;
@@ -192,7 +194,7 @@ bool Groups::Widens(const Instruction& later)
     }
     Group& group = groups_.back();
     Instruction wider = instructions_.back();
-    if (wider.units != later.units || wider.scalar != later.scalar || wider.option != later.option ||
+    if (wider.iterations != later.iterations || wider.scalar != later.scalar || wider.option != later.option ||
         wider.operandCount != later.operandCount || !wider.widen) {
         return false;
     }
@@ -225,12 +227,12 @@ bool Groups::Widens(const Instruction& later)
     wider.lanes += later.lanes;
     wider.operation = folds ? later.operation.With(Layout::FOLD) : wider.operation;
     for (const uint32_t i : group.members) {
-        if (i + 1 != instructions_.size() && !KeepsStep(instructions_[i], wider, group.units)) {
+        if (i + 1 != instructions_.size() && !KeepsStep(instructions_[i], wider, group.iterations)) {
             return false;
         }
     }
     instructions_.back() = wider;
-    const uint32_t elements = wider.lanes * (wider.units / group.units);
+    const uint32_t elements = wider.lanes * (wider.iterations / group.iterations);
     group.elements = elements > group.elements ? elements : group.elements;
     return true;
 }

@@ -1,5 +1,5 @@
 /*!
- * Groups of instructions that can walk over their operands in step.
+ * Finds groups of instructions that can walk over their operands in step.
  *
  * The result of a group is that of running its instructions one after the other: an instruction joins only if no strip
  * of it touches bytes that an earlier member has still to read or write.
@@ -19,17 +19,17 @@ constexpr uint32_t STRIP_ELEMENTS = 512;
 
 struct Group {
     std::vector<uint32_t> members;  // indices of instructions, in order
-    uint32_t units = 0;             // of its coarsest instruction, or less; every other has a multiple of it
-    uint32_t elements = 0;          // of its widest instruction in one such unit
-    bool granular = false;          // a member wants strips at multiples of GRANULE units
+    uint32_t iterations = 0;        // of its coarsest instruction, or less; every other has a multiple of it
+    uint32_t elements = 0;          // of its widest instruction in one such iteration
+    bool granular = false;          // a member wants strips at multiples of GRANULE iterations
 };
 
 class Groups {
 public:
     void Clear();
-    // An instruction, `end`s filled in: into the last group, or a new one.
+    // Adds an instruction, with its `end`s filled in, to the last group or a new one.
     void Add(const Instruction& instruction);
-    // A copy to global memory: where its data is made if possible, else as Add.
+    // Adds a copy to global memory, where its data is made if possible, else as Add does.
     void AddCopyOut(const Instruction& copy);
     // The bytes are dead from here on: copies that were made from them may have been their only use.
     void Discard(const Span& dead);

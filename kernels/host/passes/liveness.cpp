@@ -7,13 +7,13 @@ namespace host {
 
 namespace {
 
-void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
+void AddRows(const Operand& operand, uint32_t iterations, Ranges& ranges)
 {
     if (operand.stride <= static_cast<int64_t>(operand.extent)) {
-        ranges.Add(SpanOf(operand, units));
+        ranges.Add(SpanOf(operand, iterations));
         return;
     }
-    for (uint32_t u = 0; u < units; ++u) {
+    for (uint32_t u = 0; u < iterations; ++u) {
         const char* const row = operand.base + operand.stride * u;
         ranges.Add({row, row + operand.extent});
     }
@@ -88,7 +88,7 @@ Ranges WrittenFirst(const Instruction* instructions, uint32_t count)
         if (instruction.kind == InstructionKind::VECTOR || out) {
             for (uint32_t a = 1; a < instruction.operandCount; ++a) {
                 Ranges read;
-                read.Add(SpanOf(instruction.operands[a], instruction.units));
+                read.Add(SpanOf(instruction.operands[a], instruction.iterations));
                 for (const Span& known : written.Spans()) {
                     read.Remove(known);
                 }
@@ -99,7 +99,7 @@ Ranges WrittenFirst(const Instruction* instructions, uint32_t count)
         }
         if (instruction.kind == InstructionKind::VECTOR || instruction.kind == InstructionKind::COPY_IN ||
             instruction.kind == InstructionKind::DISCARD) {
-            AddRows(instruction.operands[0], instruction.units, written);
+            AddRows(instruction.operands[0], instruction.iterations, written);
         }
     }
     for (const Span& span : readFirst.Spans()) {
@@ -146,7 +146,7 @@ void Liveness::Pass(FusedLoop& loop)
     }
 }
 
-// Bytes that were given up behind the loop, if nothing of before that has been passed.
+// Kills the bytes that were given up behind the loop, if no instruction of before that has been passed.
 void Liveness::Kill(const FusedLoop& loop)
 {
     uint32_t last = 0;

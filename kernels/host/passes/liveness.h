@@ -1,5 +1,6 @@
 /*!
- * Liveness: which instructions, and which stores of a loop (fused_loops.h), make what is read later.
+ * Computes the liveness of instructions, and of stores of a loop (fused_loops.h): which of them make data that is read
+ * later.
  */
 #ifndef ASCENDC_HOST_PASSES_LIVENESS_H
 #define ASCENDC_HOST_PASSES_LIVENESS_H
@@ -14,7 +15,8 @@
 namespace AscendC {
 namespace host {
 
-// The bytes of the Unified Buffer that these instructions write before they read them: whatever ran before need not.
+// Returns the bytes of the Unified Buffer that these instructions write before they read them: instructions before them
+// need not write those.
 Ranges WrittenFirst(const Instruction* instructions, uint32_t count);
 
 // Takes instructions out of the groups that write to bytes of the Unified Buffer which no instruction reads; `needed`:

@@ -16,11 +16,11 @@ namespace host {
 namespace {
 
 constexpr uint32_t ENTRIES = 1u << 16;
-// With 256 KiB each at most, 16 MiB.
+// They have 256 KiB each at most, 16 MiB together.
 constexpr size_t MAX_TABLES = 64;
 constexpr size_t ALIGNMENT = 4096;  // a page
 
-// The key of a value's table: its parts, the value itself the last.
+// The key of a value's table is made of its parts, the value itself the last.
 std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& parts)
 {
     std::vector<int16_t> place(values.size(), Value::NO_VALUE);
@@ -36,7 +36,7 @@ std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& 
     return key;
 }
 
-// Some elements, and the values that are made of them.
+// Holds some elements, and the values that are made of them.
 class Sample {
 public:
     static constexpr uint32_t SIZE = 2048;
@@ -45,10 +45,10 @@ public:
         : values_(values), parts_(parts), elements_(SIZE), rounded_(SIZE), results_(values.size())
     {
         for (const int16_t part : parts) {
-            results_[part].assign(SIZE, 1.0f);  // which DataBlocks are
+            results_[part].assign(SIZE, 1.0f);  // DataBlocks are ones
         }
     }
-    // The results of the last part for the elements with these bits and those that follow.
+    // Writes the results of the last part for the elements with these bits and those that follow.
     void Write(uint32_t bits, ElementType type, char* to)
     {
         for (uint32_t i = 0; i < SIZE; ++i) {
@@ -90,7 +90,7 @@ private:
     {
         Instruction instruction;
         instruction.operation = operation;
-        instruction.units = SIZE;
+        instruction.iterations = SIZE;
         instruction.scalar = scalar;
         instruction.option = static_cast<uint32_t>(operation.to == operation.from || operation.to == ElementType::FLOAT
                                                        ? RoundMode::CAST_NONE

@@ -1,5 +1,6 @@
 /*!
- * The results of values (value_graph.h) that depend on one element of 16 bits, for each of the 65536 that there are.
+ * Makes tables of the results of values (value_graph.h) that depend on one element of 16 bits: one entry for each of
+ * its 65536 values.
  */
 #ifndef ASCENDC_HOST_PASSES_LOOKUP_TABLES_H
 #define ASCENDC_HOST_PASSES_LOOKUP_TABLES_H
@@ -20,12 +21,12 @@ struct LookupTable {
 // Returns a type of 16 bits if the value was rounded to such; behind the last entry there is room to read 32.
 ElementType EntryTypeOf(const Value& value);
 
-// The value and those that it is made of, in their order.
+// Returns the value and those that it is made of, in their order.
 std::vector<int16_t> PartsOf(int16_t value, const std::vector<Value>& values);
 
-// The table of a value, with ones for DataBlocks, which lives as long as the process. The instructions of the library
-// make it, so its results are those that the loop would calculate. `entries` is null where there are too many tables
-// already.
+// Returns the table of a value, with ones for DataBlocks, which lives as long as the process. The instructions of the
+// library make it, so its results are those that the loop would calculate. `entries` is null where there are too many
+// tables already.
 LookupTable TableOf(int16_t value, const std::vector<Value>& values);
 
 }  // namespace host

@@ -86,7 +86,7 @@ std::vector<bool> Lookups::Wanted() const
     return wanted;
 }
 
-// Values of one element that are stored or summed up, or wanted for values of several.
+// Returns values of one element that are stored or summed up, or wanted for values of several.
 std::vector<int16_t> Lookups::Candidates() const
 {
     const std::vector<bool> wanted = Wanted();
@@ -141,7 +141,7 @@ uint32_t Lookups::Time() const
     return sum.Time(method_ == LookupMethod::BY_ELEMENT ? SLOW_TIMINGS : FAST_TIMINGS);
 }
 
-// The candidates with which the loop takes least time, if that is a fifth less than without.
+// Chooses the candidates with which the loop takes least time, if that is a fifth less than without.
 void Lookups::Choose()
 {
     constexpr size_t MOST = 4;  // candidates of which every choice is tried

@@ -9,7 +9,8 @@ namespace host {
 
 namespace {
 
-// The operation of an instruction on the elements of a row of so many (0: of all units); NONE: there is none in loops.
+// Returns the operation of an instruction on the elements of a row of so many (0: of all iterations), or NONE if loops
+// have none.
 Operation OperationOf(const Instruction& instruction, uint32_t elements)
 {
     const bool byRow = instruction.lanes > 1;
@@ -30,7 +31,7 @@ Operation OperationOf(const Instruction& instruction, uint32_t elements)
     return !blocks || (kind == OperationKind::BINARY && (byRow || BlocksFit(elements))) ? operation : Operation{};
 }
 
-// A copy of elements of a type.
+// Returns the operation of a copy of elements of a type.
 Operation OperationOf(const Instruction& copy, Access access)
 {
     const Operand* const operands = copy.operands;
@@ -85,16 +86,16 @@ ElementType TypeOf(Access access)
 LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instruction>& instructions, Access copied)
 {
     const Instruction& instruction = instructions[index];
-    const uint32_t ratio = instruction.units / group.units;
+    const uint32_t ratio = instruction.iterations / group.iterations;
     const bool copies = copied != Access::OTHER;
     const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(TypeOf(copied)) : instruction.lanes;
     const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
-    LoopMember member{index, group.units, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar,
-                      {}};
+    LoopMember member{
+        index, group.iterations, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar, {}};
     if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
         member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }
-    // Operands 0 and 2 collect.
+    // Only operands 0 and 2 collect.
     const uint32_t count = member.operation.layout == Layout::ACCUMULATE ? 2 : instruction.operandCount;
     for (uint32_t i = 0; i < count && member.operation != Operation{}; ++i) {
         const Operand& operand = instruction.operands[i];

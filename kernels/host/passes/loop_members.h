@@ -1,5 +1,5 @@
 /*!
- * An instruction as a fused loop (fused_loops.h) sees it: its operation on elements, and which memory it accesses.
+ * Describes an instruction to a fused loop (fused_loops.h): its operation on elements, and the memory that it accesses.
  */
 #ifndef ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
 #define ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
@@ -22,11 +22,11 @@ enum class Access : uint8_t { OTHER, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
 Access AccessTo(ElementType type);
 ElementType TypeOf(Access access);
 
-// An operand of a loop. A unit is one of the group.
+// This is an operand of a loop. An iteration is one of the group.
 struct MemoryAccess {
     const Operand* operand;
-    int64_t stride;     // bytes from a unit to the next
-    uint32_t elements;  // of a unit that is a row; 0: it is an element
+    int64_t stride;     // bytes from an iteration to the next
+    uint32_t elements;  // of an iteration that is a row; 0: it is an element
     Access kind;
     bool reads;
     bool writes;
@@ -44,14 +44,14 @@ struct MemoryAccess {
         const bool collect = kind == Access::LANES && other.kind == Access::LANES;
         return IsApart(other) || (SameMemory(other) && !collect);
     }
-    // Bytes of a row.
+    // Returns the bytes of a row.
     int64_t Bytes() const
     {
         return kind == Access::LANES   ? ONE_REPEAT_BYTE_SIZE
                : kind == Access::BLOCK ? ONE_BLK_SIZE
                                        : elements * SizeOf(TypeOf(kind));
     }
-    // Columns of the same rows, which never meet?
+    // Do they touch columns of the same rows, which never meet?
     bool IsBeside(const MemoryAccess& other) const
     {
         if (elements == 0 || stride != other.stride || kind == Access::OTHER || other.kind == Access::OTHER) {
@@ -59,7 +59,7 @@ struct MemoryAccess {
         }
         return ColumnsAreApart(BytesTo(other), Bytes(), other.Bytes(), stride);
     }
-    // Columns of the same rows, whole vectors apart?
+    // Do they touch columns of the same rows, whole vectors apart?
     bool SharesRows(const MemoryAccess& other) const
     {
         const int64_t bytes = BytesTo(other);
@@ -85,11 +85,11 @@ private:
 
 using MemoryAccesses = std::vector<MemoryAccess>;
 
-// An instruction of a group, as a loop sees it.
+// This is an instruction of a group, as a loop sees it.
 struct LoopMember {
     uint32_t instruction;
-    uint32_t units;        // of the group
-    uint32_t rowElements;  // 0: a unit is an element
+    uint32_t iterations;   // of the group
+    uint32_t rowElements;  // 0: an iteration is an element
     bool compiles;
     Operation operation;  // by element
     float scalar;

@@ -12,7 +12,7 @@
 namespace AscendC {
 namespace host {
 
-// Bytes of the Unified Buffer that instructions from `number` on do not need.
+// Bytes of the Unified Buffer are dead for instructions from `number` on.
 struct Killed {
     uint32_t number;
     Span span;

@@ -13,7 +13,7 @@ namespace host {
 
 namespace {
 
-// Floats in the Unified Buffer, and the cast that makes them.
+// These floats are in the Unified Buffer, with the cast that makes them.
 struct Known {
     Operand to;
     Span source;
@@ -69,7 +69,7 @@ public:
     }
 
 private:
-    // Floats in scratch memory that members of the group read.
+    // Members of the group read these floats in scratch memory.
     struct Copy {
         Operand of;
         Operand in;
@@ -148,7 +148,7 @@ private:
         Operand& input = again.operands[1];
         input.base += input.stride * ((from.base - known.to.base) / int64_t{sizeof(float)});
         again.operands[0] = in;
-        again.units = static_cast<uint32_t>(bytes / int64_t{sizeof(float)});
+        again.iterations = static_cast<uint32_t>(bytes / int64_t{sizeof(float)});
         SetEnds(again);
         granular_ = granular_ || again.granule > 1;
         members.push_back(static_cast<uint32_t>(instructions_.size()));

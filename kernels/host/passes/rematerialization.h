@@ -1,7 +1,7 @@
 /*!
- * Rematerialization of casts: where a kernel keeps floats that it has cast from 16 bits, a later group casts the 16
- * bits again, in registers. Storing and loading floats would take longer: they are more bytes and, between two groups,
- * leave the L1 data cache. If all readers cast again, the floats are dead.
+ * Rematerializes casts: where a kernel keeps floats that it has cast from 16 bits, a later group casts the 16 bits
+ * again, in registers. Storing and loading floats would take longer: they are more bytes and, between two groups, leave
+ * the L1 data cache. If all readers cast again, the floats are dead.
  *
  * Without it, the gradient of softmax and add_layer_norm take a fifth longer. Other instructions were not worth it.
  */

@@ -12,13 +12,13 @@ namespace host {
 
 namespace {
 
-// Rows that get an instruction each: long enough for that, and not too many. Where other instructions go over columns
-// of it, a row is some shorter ones, which would take several passes otherwise.
-constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
-constexpr uint32_t MIN_ROW_UNITS_OF_COLUMNS = STRIP_ELEMENTS / 2;
+// Rows get an instruction each if they are long enough and not too many. Where other instructions go over columns of
+// it, a row may be shorter: it would take several passes otherwise.
+constexpr uint32_t MIN_ROW_ITERATIONS = STRIP_ELEMENTS;
+constexpr uint32_t MIN_ROW_ITERATIONS_OF_COLUMNS = STRIP_ELEMENTS / 2;
 constexpr uint32_t MAX_ROWS = 32;
 
-// Element-wise, unit by unit.
+// Is it element-wise, iteration by iteration?
 bool IsElementWise(const Instruction& instruction)
 {
     const OperationKind kind = KindOf(instruction);
@@ -26,7 +26,7 @@ bool IsElementWise(const Instruction& instruction)
            instruction.operation.layout != Layout::ACCUMULATE;
 }
 
-// By repeats, on some columns of rows that lie apart.
+// Is it by repeats, on some columns of rows that lie apart?
 bool IsOnColumns(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];
@@ -35,10 +35,10 @@ bool IsOnColumns(const Instruction& instruction)
 }
 
 // Returns how many elements lie between the first of this instruction and the first of the next row.
-uint32_t RowUnitsOf(const Instruction& instruction)
+uint32_t RowIterationsOf(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];
-    return static_cast<uint32_t>(to.stride * instruction.units * instruction.lanes / to.extent);
+    return static_cast<uint32_t>(to.stride * instruction.iterations * instruction.lanes / to.extent);
 }
 
 // Is it a block or a repeat that all columns of a row share?
@@ -51,7 +51,7 @@ bool Stays(const Instruction& first, uint32_t operand, bool folds)
 bool GoesOn(const Instruction& last, const Instruction& next, bool folds)
 {
     if (next.kind != InstructionKind::VECTOR || !next.widen || next.operation != last.operation ||
-        next.units != last.units || next.scalar != last.scalar || next.option != last.option) {
+        next.iterations != last.iterations || next.scalar != last.scalar || next.option != last.option) {
         return false;
     }
     for (uint32_t i = 0; i < last.operandCount; ++i) {
@@ -83,11 +83,11 @@ RowInstructions RowsFrom(const Instruction* instructions, uint32_t count)
     const Instruction* const second = instructions + found.each;
     // All operands are as far from those of the row before as the second row's from the first row's.
     const auto isNext = [&](const Instruction& next) {
-        bool same =
-            next.kind == InstructionKind::VECTOR && next.operation == first.operation && next.units == first.units;
+        bool same = next.kind == InstructionKind::VECTOR && next.operation == first.operation &&
+                    next.iterations == first.iterations;
         for (uint32_t i = 0; i < first.operandCount && same; ++i) {
-            const int64_t step =
-                i == 0 ? first.operands[0].stride * first.units : second->operands[i].base - first.operands[i].base;
+            const int64_t step = i == 0 ? first.operands[0].stride * first.iterations
+                                        : second->operands[i].base - first.operands[i].base;
             same = next.operands[i].base == first.operands[i].base + step * found.rows;
         }
         return same;
@@ -102,7 +102,7 @@ Span SpanOfSweep(const Instruction& first, const Sweep& sweep, uint32_t operand)
 {
     const Operand& o = first.operands[operand];
     const uint32_t bytes = Stays(first, operand, sweep.folds) ? o.extent : o.extent / first.lanes * sweep.columns;
-    return SpanOf(Operand{o.base, o.stride, bytes}, first.units);
+    return SpanOf(Operand{o.base, o.stride, bytes}, first.iterations);
 }
 
 // A row may be done with before the next is begun: written bytes are read at the same place or not at all. Rows may
@@ -118,7 +118,7 @@ bool RowsAreApart(const Instruction& first, const Sweep& sweep)
         }
     }
     return to.stride == 0 || to.stride >= static_cast<int64_t>(SpanOfSweep(first, sweep, 0).end - to.base) -
-                                              to.stride * (static_cast<int64_t>(first.units) - 1);
+                                              to.stride * (static_cast<int64_t>(first.iterations) - 1);
 }
 
 }  // namespace
@@ -127,16 +127,16 @@ Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
 {
     const Operand& inUb = copy.operands[ub];
     const Operand& inGm = copy.operands[1 - ub];
-    const bool contiguous = copy.units == 1 || (inUb.stride == inGm.stride && inUb.stride == inUb.extent);
-    const uint32_t whole = copy.units * inUb.extent;
+    const bool contiguous = copy.iterations == 1 || (inUb.stride == inGm.stride && inUb.stride == inUb.extent);
+    const uint32_t whole = copy.iterations * inUb.extent;
     gmStride = contiguous ? whole : inGm.stride;
-    return contiguous ? Rows{1, whole, whole} : Rows{copy.units, inUb.extent, inUb.stride};
+    return contiguous ? Rows{1, whole, whole} : Rows{copy.iterations, inUb.extent, inUb.stride};
 }
 
 Sweep RowForms::SweepFrom(const Instruction* instructions, uint32_t count)
 {
     const Instruction& first = instructions[0];
-    if (first.kind != InstructionKind::VECTOR || !first.widen || first.units < 2 || first.units > MAX_ROWS) {
+    if (first.kind != InstructionKind::VECTOR || !first.widen || first.iterations < 2 || first.iterations > MAX_ROWS) {
         return {};
     }
     Sweep sweep{1, first.lanes, false};
@@ -145,7 +145,7 @@ Sweep RowForms::SweepFrom(const Instruction* instructions, uint32_t count)
         sweep.columns += instructions[sweep.length++].lanes;
     }
     const Operation operation = sweep.folds ? first.operation.With(Layout::FOLD) : first.operation;
-    const bool apart = sweep.columns >= MIN_ROW_UNITS && ByElement(operation) != Operation{} &&
+    const bool apart = sweep.columns >= MIN_ROW_ITERATIONS && ByElement(operation) != Operation{} &&
                        RowsAreApart(first, sweep) && (!sweep.folds || first.operands[0].extent == ONE_REPEAT_BYTE_SIZE);
     return apart ? sweep : Sweep{};
 }
@@ -156,7 +156,7 @@ Instruction Sweep::Row(const Instruction& first, uint32_t row) const
     instruction.operation = ByElement(folds ? first.operation.With(Layout::FOLD) : first.operation);
     instruction.widen = false;
     instruction.folds = false;
-    instruction.units = columns;
+    instruction.iterations = columns;
     instruction.lanes = 1;
     for (uint32_t i = 0; i < first.operandCount; ++i) {
         Operand& operand = instruction.operands[i];
@@ -172,10 +172,10 @@ Instruction Sweep::Row(const Instruction& first, uint32_t row) const
     return instruction;
 }
 
-void RowForms::Add(uint32_t rows, uint32_t rowUnits, uint32_t least)
+void RowForms::Add(uint32_t rows, uint32_t rowIterations, uint32_t least)
 {
-    if (rows > 1 && rows <= MAX_ROWS && rowUnits >= least) {
-        forms_.push_back({rows * rowUnits, rowUnits});
+    if (rows > 1 && rows <= MAX_ROWS && rowIterations >= least) {
+        forms_.push_back({rows * rowIterations, rowIterations});
     }
 }
 
@@ -185,27 +185,28 @@ void RowForms::Find(const Instruction* instructions, uint32_t count)
     for (uint32_t i = 0; i < count; ++i) {
         const Instruction& instruction = instructions[i];
         if (const Sweep sweep = SweepFrom(instructions + i, count - i); sweep.length > 0) {
-            Add(instruction.units, sweep.columns, MIN_ROW_UNITS);
+            Add(instruction.iterations, sweep.columns, MIN_ROW_ITERATIONS);
             i += sweep.length - 1;
         } else if (instruction.kind == InstructionKind::VECTOR) {
             const RowInstructions found = RowsFrom(instructions + i, count - i);
-            Add(found.rows, RowUnitsOf(instruction), instruction.lanes > 1 ? MIN_ROW_UNITS_OF_COLUMNS : MIN_ROW_UNITS);
+            Add(found.rows, RowIterationsOf(instruction),
+                instruction.lanes > 1 ? MIN_ROW_ITERATIONS_OF_COLUMNS : MIN_ROW_ITERATIONS);
             i += found.rows * found.each - 1;
         } else if (instruction.kind == InstructionKind::COPY_IN || instruction.kind == InstructionKind::COPY_OUT) {
             int64_t gmStride = 0;
             const Rows rows = RowsOf(instruction, instruction.kind == InstructionKind::COPY_OUT ? 1 : 0, gmStride);
             if (rows.stride == rows.rowBytes) {
-                Add(rows.rows, rows.rowBytes / instruction.lanes, MIN_ROW_UNITS);
+                Add(rows.rows, rows.rowBytes / instruction.lanes, MIN_ROW_ITERATIONS);
             }
         }
     }
 }
 
-uint32_t RowForms::RowUnits(const Instruction& instruction) const
+uint32_t RowForms::RowIterations(const Instruction& instruction) const
 {
-    const auto form =
-        std::find_if(forms_.begin(), forms_.end(), [&](const Form& known) { return known.units == instruction.units; });
-    return form == forms_.end() || !IsElementWise(instruction) ? instruction.units : form->rowUnits;
+    const auto form = std::find_if(forms_.begin(), forms_.end(),
+                                   [&](const Form& known) { return known.iterations == instruction.iterations; });
+    return form == forms_.end() || !IsElementWise(instruction) ? instruction.iterations : form->rowIterations;
 }
 
 }  // namespace host

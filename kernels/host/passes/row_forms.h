@@ -1,6 +1,5 @@
 /*!
- * Takes instructions on several rows apart, so that each row goes through all that is done to it in one pass
- * (fused_loops.h).
+ * Takes instructions on several rows apart, so that one pass does all instructions on a row (fused_loops.h).
  */
 #ifndef ASCENDC_HOST_PASSES_ROW_FORMS_H
 #define ASCENDC_HOST_PASSES_ROW_FORMS_H
@@ -13,7 +12,8 @@
 namespace AscendC {
 namespace host {
 
-// The rows of a copy, operand `ub` of it in the Unified Buffer. Those that follow each other without a gap are one row.
+// Returns the rows of a copy, whose operand `ub` is in the Unified Buffer. Rows that follow each other without a gap
+// are one row.
 Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride);
 
 // Requests that do the same to neighbouring columns of the same rows, as tiles of many rows are worked on.
@@ -32,18 +32,18 @@ public:
     // apart in global memory and side by side in the Unified Buffer, and where the kernel does something to row after
     // row; and with it all instructions on as many elements.
     void Find(const Instruction* instructions, uint32_t count);
-    // Returns how many of its units make up a row, if it is to be taken apart; else all of them.
-    uint32_t RowUnits(const Instruction& instruction) const;
-    // The sweep that begins with the first instruction, if its rows are to be worked on one by one.
+    // Returns how many of its iterations make up a row, if it is to be taken apart; else all of them.
+    uint32_t RowIterations(const Instruction& instruction) const;
+    // Returns the sweep that begins with the first instruction, if its rows are to be worked on one by one.
     static Sweep SweepFrom(const Instruction* instructions, uint32_t count);
 
 private:
     struct Form {
-        uint32_t units;
-        uint32_t rowUnits;
+        uint32_t iterations;
+        uint32_t rowIterations;
     };
 
-    void Add(uint32_t rows, uint32_t rowUnits, uint32_t least);
+    void Add(uint32_t rows, uint32_t rowIterations, uint32_t least);
 
     std::vector<Form> forms_;
 };

@@ -41,7 +41,7 @@ FusedProgram Scheduler::Make(const std::vector<View>& views, const Instruction* 
             CopyOut(instructions[i], origin);
         } else if (const Sweep sweep = RowForms::SweepFrom(instructions + i, count - i); sweep.length > 0) {
             std::vector<Instruction> rows;
-            for (uint32_t row = 0; row < instructions[i].units; ++row) {
+            for (uint32_t row = 0; row < instructions[i].iterations; ++row) {
                 rows.push_back(sweep.Row(instructions[i], row));
             }
             RecordRows(rows);
@@ -93,16 +93,16 @@ void Scheduler::Take(const Instruction& instruction, int32_t origin)
 
 void Scheduler::Record(const Instruction& instruction)
 {
-    const uint32_t rowUnits = rowForms_.RowUnits(instruction);
-    if (rowUnits == instruction.units) {
+    const uint32_t rowIterations = rowForms_.RowIterations(instruction);
+    if (rowIterations == instruction.iterations) {
         std::vector<Instruction> whole{instruction};
         return RecordRows(whole);
     }
-    std::vector<Instruction> rows(instruction.units / rowUnits, instruction);
+    std::vector<Instruction> rows(instruction.iterations / rowIterations, instruction);
     for (uint32_t r = 0; r < rows.size(); ++r) {
-        rows[r].units = rowUnits;
+        rows[r].iterations = rowIterations;
         for (uint32_t i = 0; i < rows[r].operandCount; ++i) {
-            rows[r].operands[i].base += rows[r].operands[i].stride * rowUnits * r;
+            rows[r].operands[i].base += rows[r].operands[i].stride * rowIterations * r;
         }
     }
     RecordRows(rows);
@@ -121,12 +121,12 @@ void Scheduler::RecordRows(std::vector<Instruction>& rows)
     for (uint32_t r = 0; r < rows.size(); ++r) {
         SetEnds(rows[r]);
         const Operand& to = rows[r].operands[0];
-        // An accumulator is read through its destination, and so is the value that one unit leaves for the next.
+        // An accumulator is read through its destination, and so is the value that one iteration leaves for the next.
         if (to.stride < static_cast<int64_t>(to.extent)) {
             Overwrite(SpanOf(to), false);
         }
         for (uint32_t i = 1; i < rows[r].operandCount; ++i) {
-            Resolve(rows[r].operands[i], rows[r].units);
+            Resolve(rows[r].operands[i], rows[r].iterations);
         }
         gapless = gapless && to.stride <= static_cast<int64_t>(to.extent) &&
                   (r == 0 || to.base == rows[r - 1].operands[0].end);
@@ -140,12 +140,12 @@ void Scheduler::RecordRows(std::vector<Instruction>& rows)
 // ---- views
 
 // Points an operand at its data: at the source of a view where it can be read in place.
-void Scheduler::Resolve(Operand& operand, uint32_t units)
+void Scheduler::Resolve(Operand& operand, uint32_t iterations)
 {
     for (uint32_t i = 0; i < views_.size();) {
         if (!views_[i].ub.Overlaps(SpanOf(operand))) {
             ++i;
-        } else if (ReadInPlace(views_[i], operand, units)) {
+        } else if (ReadInPlace(views_[i], operand, iterations)) {
             return;
         } else {
             Materialize(i);  // removes view i
@@ -153,7 +153,7 @@ void Scheduler::Resolve(Operand& operand, uint32_t units)
     }
 }
 
-bool Scheduler::ReadInPlace(const View& view, Operand& operand, uint32_t units) const
+bool Scheduler::ReadInPlace(const View& view, Operand& operand, uint32_t iterations) const
 {
     int64_t column = operand.base - view.ub.begin;
     if (column < 0) {
@@ -164,7 +164,7 @@ bool Scheduler::ReadInPlace(const View& view, Operand& operand, uint32_t units) 
     column -= row * rows.stride;
     const bool inOneRow = column + (operand.end - operand.base) <= rows.rowBytes;
     const bool rowByRow =
-        operand.stride == rows.stride && column + operand.extent <= rows.rowBytes && row + units <= rows.rows;
+        operand.stride == rows.stride && column + operand.extent <= rows.rowBytes && row + iterations <= rows.rows;
     if (!inOneRow && !rowByRow) {
         return false;
     }
@@ -172,7 +172,7 @@ bool Scheduler::ReadInPlace(const View& view, Operand& operand, uint32_t units) 
         operand.stride = view.gmStride;
     }
     operand.base = const_cast<char*>(view.gm) + row * view.gmStride + column;
-    operand.end = const_cast<char*>(SpanOf(operand, units).end);
+    operand.end = const_cast<char*>(SpanOf(operand, iterations).end);
     operand.origin = view.origin;
     return true;
 }
@@ -190,7 +190,7 @@ void Scheduler::Materialize(uint32_t index)
     RemoveView(index);
     Instruction copy;
     copy.operation = OperationOn(ElementType::FLOAT, Opcode::COPY);
-    copy.units = view.rows.rows;
+    copy.iterations = view.rows.rows;
     copy.lanes = view.rows.rowBytes / 4 + 1;
     copy.operandCount = 2;
     copy.operands[0] = {const_cast<char*>(view.ub.begin), view.rows.stride, view.rows.rowBytes};
@@ -254,7 +254,7 @@ void Scheduler::CopyOut(Instruction copy, int32_t origin)
         OperationOn(ElementType::FLOAT, copy.kind == InstructionKind::COPY_OUT_ADD ? Opcode::COPY_ADD : Opcode::COPY);
     if (rows.rows == 1) {  // by elements, so that it can walk along with the instructions that make the data
         const uint32_t elementBytes = copy.lanes;
-        copy.units = rows.rowBytes / elementBytes;
+        copy.iterations = rows.rowBytes / elementBytes;
         copy.lanes = 1;
         for (uint32_t i = 0; i < 2; ++i) {
             copy.operands[i].stride = elementBytes;
@@ -267,9 +267,9 @@ void Scheduler::CopyOut(Instruction copy, int32_t origin)
     Operand& to = copy.operands[0];
     to.origin = origin;
     program_.writes.push_back({origin, {rows.rows, rows.rowBytes, gmStride}});
-    // First, so that a view of bytes that are about to be overwritten becomes a copy.
+    // This comes first, so that a view of bytes that are about to be overwritten becomes a copy.
     Overwrite(SpanOf(to), false);
-    Resolve(copy.operands[1], copy.units);
+    Resolve(copy.operands[1], copy.iterations);
     groups_.AddCopyOut(copy);
 }
 

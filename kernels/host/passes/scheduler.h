@@ -17,7 +17,7 @@
 namespace AscendC {
 namespace host {
 
-// A program as the passes leave it, to be lowered to a schedule (runtime/lowering.h).
+// Holds a program as the passes leave it, to be lowered to a schedule (runtime/lowering.h).
 struct FusedProgram {
     std::vector<Instruction> instructions;
     std::vector<Group> groups;
@@ -45,8 +45,8 @@ private:
     void RecordRows(std::vector<Instruction>& rows);
     void CopyIn(const Instruction& copy, int32_t origin);
     void CopyOut(Instruction copy, int32_t origin);
-    void Resolve(Operand& operand, uint32_t units);
-    bool ReadInPlace(const View& view, Operand& operand, uint32_t units) const;
+    void Resolve(Operand& operand, uint32_t iterations);
+    bool ReadInPlace(const View& view, Operand& operand, uint32_t iterations) const;
     void Overwrite(const Span& span, bool gapless);
     void Materialize(uint32_t view);
     void RemoveView(uint32_t view);

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t PAGE = 4096;
 constexpr size_t UB_PAGES = (UB_BYTES + PAGE - 1) / PAGE;
 
-// The Unified Buffer, and behind it as much scratch memory for schedules, of which few use any.
+// The Unified Buffer has as much scratch memory for schedules behind it, of which few use any.
 char* AllocateUb()
 {
     char* const ub = static_cast<char*>(std::aligned_alloc(PAGE, 2 * UB_PAGES * PAGE));
@@ -96,7 +96,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     Instruction& copy = Next();
     copy.operation = Operation{};
     copy.kind = InstructionKind::COPY_IN;
-    copy.units = shape.rows;
+    copy.iterations = shape.rows;
     copy.lanes = shape.elementBytes;
     copy.operandCount = 2;
     copy.operands[0] = {ub, shape.dstStride, shape.rowBytes};
@@ -112,7 +112,7 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
     Instruction& copy = Next();
     copy.operation = Operation{};
     copy.kind = atomicAdd ? InstructionKind::COPY_OUT_ADD : InstructionKind::COPY_OUT;
-    copy.units = shape.rows;
+    copy.iterations = shape.rows;
     copy.lanes = shape.elementBytes;
     copy.operandCount = 2;
     copy.operands[0] = {gm, shape.dstStride, shape.rowBytes};
@@ -126,7 +126,7 @@ void Core::Discard(const char* ub, uint32_t bytes)
     Instruction& instruction = Next();
     instruction.operation = Operation{};
     instruction.kind = InstructionKind::DISCARD;
-    instruction.units = 1;
+    instruction.iterations = 1;
     instruction.operandCount = 1;
     instruction.operands[0] = {const_cast<char*>(ub), 0, bytes};
     Take();
@@ -161,7 +161,7 @@ void Core::Fence()
     Instruction& instruction = Next();
     instruction.operation = Operation{};
     instruction.kind = InstructionKind::FENCE;
-    instruction.units = 1;
+    instruction.iterations = 1;
     instruction.operandCount = 0;
     Take();
     Complete();
@@ -203,7 +203,7 @@ void Core::Write(char* ub, const void* value, uint32_t bytes)
     Instruction& instruction = Next();
     instruction.operation = Operation{};
     instruction.kind = InstructionKind::OVERWRITE;
-    instruction.units = 1;
+    instruction.iterations = 1;
     instruction.operandCount = 1;
     instruction.operands[0] = {ub, 0, bytes};
     Take();

@@ -1,5 +1,5 @@
 /*!
- * One AI core of a launch, as a worker thread plays it: its Unified Buffer, and the instructions it has recorded but
+ * Plays one AI core of a launch in a worker thread: it has a Unified Buffer, and the instructions that are recorded but
  * not yet carried out.
  *
  * Deferred execution. Vector instructions and copies are recorded in order; a run of them is a program. A program ends
@@ -35,18 +35,18 @@ namespace host {
 // A kernel broke a rule that makes going on impossible: throws Trapped, which ends the launch with this message.
 [[noreturn]] void Fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Unified Buffer of one A2 vector core that a kernel may use: 192 KiB less the 8 KiB and 256 B CANN keeps.
+// A kernel may use this Unified Buffer of one A2 vector core: 192 KiB less the 8 KiB and 256 B CANN keeps.
 constexpr uint32_t CHIP_UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
 
-// The Unified Buffer of a core here. A tile costs some microseconds besides its elements, so twice as much is faster
-// (up to a sixth for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
+// A core here has such a Unified Buffer. A tile costs some microseconds besides its elements, so twice as much is
+// faster (up to a sixth for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
 #if defined(ASCENDC_HOST_OBSERVED)
 constexpr uint32_t UB_BYTES = CHIP_UB_BYTES;
 #else
 constexpr uint32_t UB_BYTES = 2 * CHIP_UB_BYTES;
 #endif
 
-// A DataCopy's shape: `rows` pieces of `rowBytes`, with a stride from one start to the next on either side.
+// A DataCopy has this shape: `rows` pieces of `rowBytes`, with a stride from one start to the next on either side.
 struct CopyShape {
     uint32_t rows;
     uint32_t rowBytes;
@@ -60,7 +60,7 @@ struct MaskState {
     uint32_t count = 0;  // active lanes (normal) or elements (counter)
 };
 
-// The vector cores of a launch, and how many of them share a cube core.
+// A launch has vector cores, some of which share a cube core.
 struct Cores {
     uint32_t count = 1;
     uint32_t group = 1;
@@ -73,7 +73,7 @@ public:
     Core(const Core&) = delete;
     Core& operator=(const Core&) = delete;
 
-    // The core that runs on this thread.
+    // Returns the core that runs on this thread.
     static Core& Current()
     {
         Core* current = t_current;
@@ -81,9 +81,9 @@ public:
     }
 
     void Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant);
-    // Replays a recorded launch instead of the kernel (trace_cache.h). Null: no such launch.
+    // Replays a recorded launch instead of the kernel (trace_cache.h), if there is one. Null: no such launch.
     bool Replay(const LaunchForm* launch) { return launch != nullptr && traceCache_.Replay(*launch, blockIdx_); }
-    // The place for the next instruction, as if new: fill it in, then record it with Issue().
+    // Returns the place for the next instruction, as if new: fill it in, then record it with Issue().
     Instruction& Next();
     void Issue() { Take(); }
     // A new tile begins if the last one was written.
@@ -102,9 +102,9 @@ public:
     const char* Read(const char* ub);
     // The bytes of this UB range are not needed any more.
     void Discard(const char* ub, uint32_t bytes);
-    // A product of matrices in global memory, after everything recorded.
+    // Multiplies matrices in global memory, after everything recorded.
     void Multiply(const Product& product);
-    // A scalar write to this UB range.
+    // Says that a scalar write touches this UB range.
     void Write(char* ub, const void* value, uint32_t bytes);
 
     char* UnifiedBuffer() const { return ub_; }
@@ -135,7 +135,7 @@ private:
         std::vector<View> views;  // at its start
         Ranges writtenFirst;      // UB that it writes before it reads it
         std::vector<Variant> variants;
-        std::vector<uint64_t> followers;  // that came once
+        std::vector<uint64_t> followers;  // programs that came next once
     };
 
     static Core& Create();
@@ -175,7 +175,8 @@ private:
     std::vector<Program> programs_;
     Instruction incoming_;
     const char* gm_[MAX_ORIGINS];
-    // The program that is complete but has not run, where its global memory is, and what its tiles will need next.
+    // This program is complete but has not run; with it go the places of its global memory, and the next needs of its
+    // tiles.
     Program* waiting_ = nullptr;
     const char* waitingGm_[MAX_ORIGINS];
     Prefetcher waitingPrefetcher_;

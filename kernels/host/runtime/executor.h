@@ -23,20 +23,20 @@ using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 // (KERNEL_TYPE_MIX_AIC_1_1), but in an observed build, which adds one.
 enum class KernelType : uint8_t { AIV_ONLY, MIX_AIC_1_2 };
 
-// Who has threads of its own runs the cores of the calling thread's launches: it calls `task(data, i)` for every i
-// below `count`, in any order, on any threads, maybe one after the other.
+// A caller with threads of its own runs the cores of the calling thread's launches: it calls `task(data, i)` for every
+// i below `count`, in any order, on any threads, maybe one after the other.
 using ParallelFor = void (*)(void* context, void (*task)(void* data, size_t index), void* data, size_t count);
 
 class Executor {
 public:
-    // The machine as tiling functions see it: one core for each thread, and its Unified Buffer (core.h).
+    // Returns the machine as tiling functions see it: one core for each thread, and its Unified Buffer (core.h).
     virtual ms_ascend_ops::Platform Platform() const = 0;
     // Sets how much of the Unified Buffer tiling functions are told of; 0: all. With as much as the chip has, rows that
     // need several tiles are summed up in the same pieces as there, to the bit.
     virtual void SetUbBytes(uint32_t bytes) = 0;
 
-    // Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this
-    // process may use. Setting 0 restores that.
+    // These threads play cores, the calling one included. Initially they are MS_ASCEND_OPS_NUM_THREADS or the number of
+    // CPUs this process may use. Setting 0 restores that.
     virtual uint32_t ThreadNum() const = 0;
     virtual void SetThreadNum(uint32_t count) = 0;
     // Sets the threads of launches of the calling thread; 0: as for all others.
@@ -60,7 +60,7 @@ protected:
     ~Executor() = default;
 };
 
-// The executor of this build.
+// Returns the executor of this build.
 Executor& TheExecutor();
 
 }  // namespace host

@@ -72,13 +72,13 @@ void WaitAtBarrier()
         std::unique_lock<std::mutex> lock(job.crowd);
         job.wake.wait(lock, [&] { return job.phase.load() != phase || job.trapped.load(); });
         if (job.phase.load() == phase) {
-            throw Trapped("");  // that core will never be here
+            throw Trapped("");  // that core never comes here
         }
         return;
     }
     for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
         if (job.trapped.load(std::memory_order_acquire)) {
-            throw Trapped("");  // that core will never be here
+            throw Trapped("");  // that core never comes here
         }
         if (spins < SPINS) {
             Pause();

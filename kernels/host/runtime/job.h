@@ -1,5 +1,5 @@
 /*!
- * A launch that runs: what its blocks share, whichever threads play them.
+ * A job is a launch that runs: its blocks share this, whichever threads play them.
  */
 #ifndef ASCENDC_HOST_RUNTIME_JOB_H
 #define ASCENDC_HOST_RUNTIME_JOB_H
@@ -41,9 +41,9 @@ struct Job {
     std::condition_variable wake;
 };
 
-// One block, in the calling thread.
+// Runs one block in the calling thread.
 void RunBlock(Job& job, uint32_t blockIdx);
-// Barrier between the blocks of the job that the calling thread runs one of.
+// Waits for the other blocks of the job that the calling thread runs one of.
 void WaitAtBarrier();
 
 }  // namespace host

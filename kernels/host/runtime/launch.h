@@ -1,5 +1,5 @@
 /*!
- * Launches of kernels, for those who call them: the cores of a kernel on the executor of this build.
+ * Launches kernels: their cores run on the executor of this build.
  */
 #ifndef ASCENDC_HOST_RUNTIME_LAUNCH_H
 #define ASCENDC_HOST_RUNTIME_LAUNCH_H

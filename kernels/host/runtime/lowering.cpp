@@ -16,7 +16,7 @@ constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
 uint32_t StripOf(const Group& group)
 {
     if (group.members.size() == 1) {
-        return group.units;
+        return group.iterations;
     }
     const uint32_t strip = group.elements == 1 ? STRIP_ELEMENTS : std::max(STRIP_ELEMENTS / group.elements, 1U);
     return group.granular ? (strip + GRANULE - 1) / GRANULE * GRANULE : strip;
@@ -24,14 +24,14 @@ uint32_t StripOf(const Group& group)
 
 constexpr uint32_t WIDE_BYTES = 8 * 1024;
 
-// Returns as many units as keep the steps without code, which touch so much of each, within the L1 data cache.
+// Returns as many iterations as keep the steps without code, which touch so much in each, within the L1 data cache.
 uint32_t WideStrip(uint32_t strip, uint32_t bytes)
 {
     const uint32_t most = bytes == 0 ? WIDE_BYTES : WIDE_BYTES / bytes;
     return std::max(strip, most / strip * strip);
 }
 
-uint32_t BytesOfUnit(const Instruction& instruction)
+uint32_t BytesOfIteration(const Instruction& instruction)
 {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < instruction.operandCount; ++i) {
@@ -65,7 +65,7 @@ private:
     static constexpr uint32_t NO_GROUP = UINT32_MAX;
     FusedProgram& program_;
     Schedule& schedule_;
-    uint32_t lastGroup_ = NO_GROUP;  // that the schedule has a step of
+    uint32_t lastGroup_ = NO_GROUP;  // the last one with a step in the schedule
     uint32_t coded_ = NO_GROUP;      // the last one with a loop that has code
     uint32_t rows_ = NO_GROUP;       // the group whose rows may go round-robin
     size_t firstOfRows_ = 0;         // of the schedule's groups
@@ -90,7 +90,7 @@ void Lowering::RelocateOperands(Instruction& instruction)
     }
 }
 
-// The instructions of a loop one after the other, and the code that may take their place.
+// Lowers the instructions of a loop one after the other, and the code that may take their place.
 void Lowering::CompileLoop(const FusedLoop& loop)
 {
     LoopCode* const code = loop.form.values.empty() ? nullptr : FindLoopCode(loop.form);
@@ -100,7 +100,7 @@ void Lowering::CompileLoop(const FusedLoop& loop)
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the L1 data cache.
     const Group& group = program_.groups[loop.group];
-    const bool alone = loop.alone && code != nullptr && (!byElement || group.units > StripOf(group));
+    const bool alone = loop.alone && code != nullptr && (!byElement || group.iterations > StripOf(group));
     if (loop.group != lastGroup_ || alone) {
         const uint32_t rows = alone && byElement && loop.form.Inputs() > 1 ? loop.group : NO_GROUP;
         if (rows == NO_GROUP || rows != rows_) {
@@ -109,7 +109,7 @@ void Lowering::CompileLoop(const FusedLoop& loop)
         }
         const uint32_t strip = StripOf(group);
         schedule_.groups_.push_back(
-            {static_cast<uint32_t>(schedule_.steps_.size()), 0, group.units, strip, 0, 0, strip});
+            {static_cast<uint32_t>(schedule_.steps_.size()), 0, group.iterations, strip, 0, 0, strip});
         schedule_.groups_[firstOfRows_].roundRobin += 1;
     }
     Schedule::StepGroup& last = schedule_.groups_.back();
@@ -122,23 +122,23 @@ void Lowering::CompileLoop(const FusedLoop& loop)
     }
     for (const uint32_t i : loop.instructions) {
         Instruction& instruction = schedule_.instructions_[i];
-        const uint32_t ratio = instruction.units / group.units;
+        const uint32_t ratio = instruction.iterations / group.iterations;
         const bool first = i == loop.instructions.front();
         schedule_.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), i, ratio, first ? code : nullptr, bases,
                                     static_cast<uint32_t>(loop.instructions.size()), first ? cost : 0});
         RelocateOperands(instruction);
         last.count += 1;
-        last.bytes += code == nullptr ? ratio * BytesOfUnit(instruction) : 0;
-        schedule_.work_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
+        last.bytes += code == nullptr ? ratio * BytesOfIteration(instruction) : 0;
+        schedule_.work_ += instruction.iterations * instruction.lanes / STRIP_ELEMENTS;
         schedule_.reduces_ = schedule_.reduces_ || Reduces(instruction);
-        schedule_.iterations_ += (last.units + last.strip - 1) / last.strip;
+        schedule_.stripSteps_ += (last.iterations + last.strip - 1) / last.strip;
     }
     if (code != nullptr) {
         last.bytes += byElement || coded_ == loop.group ? WIDE_BYTES : 0;  // the result of one may be for another one
         coded_ = loop.group;
     }
     last.wide = group.elements == 1 ? last.strip : WideStrip(last.strip, last.bytes);
-    schedule_.cost_ += static_cast<uint64_t>(cost) * group.units;
+    schedule_.cost_ += static_cast<uint64_t>(cost) * group.iterations;
     lastGroup_ = alone ? NO_GROUP : loop.group;
 }
 

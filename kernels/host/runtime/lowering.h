@@ -1,5 +1,5 @@
 /*!
- * Lowering: the groups and fused loops of a program become the schedule that cores run.
+ * Lowers a program: its groups and fused loops become the schedule that cores run.
  */
 #ifndef ASCENDC_HOST_RUNTIME_LOWERING_H
 #define ASCENDC_HOST_RUNTIME_LOWERING_H

@@ -19,14 +19,14 @@ namespace {
 // at 32.
 constexpr uint64_t MAX_NON_TEMPORAL_BYTES = 128ull << 20;
 
-// The L3 of the first core, as Linux says: glibc takes that of AMD's for as many as there are cores. 0: not known. CPUs
-// of several such complexes hold more in all, but no core has more to itself.
+// Returns the L3 of the first core, as Linux says: glibc takes that of AMD's for as many as there are cores. 0: not
+// known. CPUs of several such complexes hold more in all, but no core has more to itself.
 uint64_t LastCacheBytes()
 {
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
     uint64_t kib = 0;
-    char unit = 0;
-    if (file >> kib >> unit && unit == 'K') {
+    char suffix = 0;
+    if (file >> kib >> suffix && suffix == 'K') {
         return kib << 10;
     }
     const long shown = sysconf(_SC_LEVEL3_CACHE_SIZE);

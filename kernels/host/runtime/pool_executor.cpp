@@ -1,5 +1,5 @@
 /*!
- * The executor of the fast build: the cores of a kernel on a persistent pool of threads.
+ * Implements the executor of the fast build, which runs the cores of a kernel on a persistent pool of threads.
  */
 #include <sched.h>
 
@@ -25,12 +25,12 @@ namespace {
 
 // Waking a thread costs about as much as moving this many bytes.
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
-// Two threads with as many bytes each.
+// Two threads get as many bytes each.
 constexpr uint32_t MIN_SHARED_ROW_BYTES = 2 * MIN_BYTES_PER_CORE;
-// The longest row of a loop over rows (fused_loops.cpp). Of longer rows with padding between them every instruction is
-// a pass.
+// A loop over rows (fused_loops.cpp) has no longer rows than this. Where longer rows have padding between them, every
+// instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
-// Tiles that fit the L1 data cache: of two buffers, one is in use at a time.
+// Tiles of this size fit the L1 data cache: of two buffers, one is in use at a time.
 constexpr uint32_t CACHED_TILE_BYTES = 56 * 1024;
 // From so many bytes of outputs on, the next tile is prefetched: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;
@@ -84,8 +84,8 @@ private:
     std::unordered_set<size_t> forms_;
 };
 
-// Returns whether the launch has run. Where a core comes to a barrier, nothing was done for good: a launch writes all
-// of its outputs, and runs again.
+// Returns whether the launch has run. Where a core comes to a barrier, the launch starts again: it writes all of its
+// outputs anyway.
 bool RunOnCallersThreads(Job& job, size_t form)
 {
     const CallersThreads& threads = t_callersThreads;
@@ -110,7 +110,7 @@ bool RunOnCallersThreads(Job& job, size_t form)
     return false;
 }
 
-// The form of a launch, and the data that it points to.
+// Holds the form of a launch, and the data that it points to.
 class FormedLaunch {
 public:
     FormedLaunch(const Job& job, uint64_t workspaceBytes, const ms_ascend_ops::LaunchMemory& memory,
@@ -164,7 +164,7 @@ uint64_t BytesOf(const ms_ascend_ops::LaunchMemory& memory)
     return bytes;
 }
 
-// Kept from launch to launch; the calling thread's own.
+// The workspace is kept from launch to launch; each calling thread has its own.
 GM_ADDR Workspace(uint64_t bytes)
 {
     constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
@@ -188,7 +188,7 @@ GM_ADDR Workspace(uint64_t bytes)
 
 }  // namespace
 
-// Not in a namespace without a name: tools that count instructions know its functions by their names.
+// The class is in no unnamed namespace: tools that count instructions know its functions by their names.
 class PoolExecutor final : public Executor {
 public:
     uint32_t ThreadNum() const override
@@ -228,7 +228,7 @@ public:
         const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
         platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
         platform.minBytesPerCore = MIN_BYTES_PER_CORE;
-        // With the tiles of a chip, also in this respect.
+        // With the tiles of a chip, rows are as long as there, too.
         platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
         platform.tileBytes = ubBytes == 0 ? CACHED_TILE_BYTES : platform.tileBytes;
         platform.minSharedRowBytes = ubBytes == 0 ? MIN_SHARED_ROW_BYTES : platform.minSharedRowBytes;

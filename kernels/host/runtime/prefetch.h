@@ -1,8 +1,8 @@
 /*!
- * Software prefetch of the next tile while this one is calculated with, as double buffering does on the chip. Compiled
- * loops prefetch it line by line as they run, if it lies in stretches of one length (LoopAhead); otherwise, or where no
- * loop can be compiled, Prefetcher::Fetch does between steps, or FetchBegins where there is one pass. The later lines
- * of this tile a loop prefetches itself (loop_ir.cpp).
+ * Prefetches the next tile while this one is calculated, as double buffering does on the chip. Compiled loops prefetch
+ * it line by line as they run, if it lies in stretches of one length (LoopAhead); otherwise, or where no loop can be
+ * compiled, Prefetcher::Fetch does between steps, or FetchBegins where there is one pass. The later lines of this tile
+ * a loop prefetches itself (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_RUNTIME_PREFETCH_H
 #define ASCENDC_HOST_RUNTIME_PREFETCH_H
@@ -15,20 +15,20 @@
 namespace AscendC {
 namespace host {
 
-// The copies into one queue: where the last one came from tells where the next will.
+// Is a queue's stream of copies: the place of the last one tells that of the next.
 struct Stream {
     const char* last = nullptr;
 };
 
 class Prefetcher {
 public:
-    // The part of a tile that is not yet fetched.
+    // This part of a tile is not yet fetched.
     struct Ahead {
         const char* next;
         Rows rows;      // from the current one on
         uint32_t left;  // bytes of the current row
         uint32_t linesPerIteration;
-        int64_t step;  // how far behind this tile's
+        int64_t step;  // how far it lies behind this tile's
     };
 
     void Reset() { count_ = 0; }
@@ -43,8 +43,8 @@ public:
     // Spreads the prefetches over so many iterations, and does those of some.
     void Spread(uint32_t iterations);
     void Fetch(uint32_t iterations);
-    // Fetches only where the rows begin, for schedules whose one loop prefetches the remainder itself, but not past the
-    // end of a row.
+    // Fetches only the beginnings of the rows, for schedules whose one loop prefetches the remainder itself, but not
+    // past the end of a row.
     void FetchBegins() const;
 
 private:

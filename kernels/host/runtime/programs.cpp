@@ -1,5 +1,6 @@
 /*!
- * The programs of a core: what is recorded is compared with known programs, and a program is scheduled and run.
+ * Implements the programs of a core: recorded instructions are compared with known programs, and a program is scheduled
+ * and run.
  */
 #include <algorithm>
 #include <cstring>
@@ -51,7 +52,7 @@ bool SameInstruction(const Instruction& a, const Instruction& b)
     if (a.operation != b.operation || a.kind != b.kind || a.operandCount != b.operandCount) {
         return false;
     }
-    uint64_t different = (a.units ^ b.units) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
+    uint64_t different = (a.iterations ^ b.iterations) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
                          (a.option ^ b.option) | (a.granule ^ b.granule);
     if (a.kind == InstructionKind::VECTOR) {
         different |= Differ(a.operands[0], b.operands[0]);
@@ -101,7 +102,7 @@ bool Core::Starts(const Program& program) const
     return !program.instructions.empty() && SameInstruction(program.instructions[0], incoming_) && SameViews(program);
 }
 
-// A known program that begins like the current one. The one that came here the last time is tried first.
+// Finds a known program that begins like the current one. The one that came here the last time is tried first.
 bool Core::Follow()
 {
     const uint32_t likely = next_[beforeLast_][last_];
@@ -118,8 +119,8 @@ bool Core::Follow()
     return false;
 }
 
-// The current program has left the known one. Another one that begins like it, and continues with `next` or, if that is
-// null, has no more instructions?
+// The current program has left the known one. Is there another one that begins like it, and continues with `next` or,
+// if that is null, has no more instructions?
 bool Core::Rejoin(const Instruction* next)
 {
     for (Program& program : programs_) {
@@ -192,7 +193,7 @@ void Core::CheckOperands() const
         const uint32_t gm = GmOperand(log_[i]);
         for (uint32_t k = 0; k < log_[i].operandCount; ++k) {
             const char* const base = log_[i].operands[k].base;
-            if (k != gm && log_[i].units > 0 && (base < ub_ || base >= ub_ + UB_BYTES)) {
+            if (k != gm && log_[i].iterations > 0 && (base < ub_ || base >= ub_ + UB_BYTES)) {
                 Fail("an operand is not in the Unified Buffer: its LocalTensor has no buffer, or ends before it");
             }
         }
@@ -220,7 +221,7 @@ void Core::Learn()
     known_ = &program;
 }
 
-// The schedule of a program that is followed by `follower`, or, if that is null, by an unknown one or the end.
+// Returns the schedule of a program that is followed by `follower`, or, if that is null, by an unknown one or the end.
 const std::shared_ptr<Schedule>& Core::ScheduleFor(Program& program, uint64_t number, const Program* follower)
 {
     for (Variant& variant : program.variants) {

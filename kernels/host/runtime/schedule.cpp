@@ -7,14 +7,14 @@ namespace host {
 
 namespace {
 
-// Strips that a loop takes at once where it prefetches.
+// A loop takes so many strips at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
-// And instructions without code: a call each, and results that go through memory.
+// Instructions without code take so many: a call each, and results that go through memory.
 constexpr uint32_t INTERPRETED_STRIPS = 4;
 
 }  // namespace
 
-// Rows as far apart as others may lie between them.
+// Do they meet? Rows as far apart as others may lie between them.
 bool Schedule::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
 {
     const auto spanOf = [gm](const GmRows& some) {
@@ -77,7 +77,7 @@ void Schedule::Run(const char* const* gm, Prefetcher& prefetcher, LoopVariant va
     if (!prefetcher.Idle()) {
         variant.prefetches = LookAhead(gm, prefetcher, variant.nonTemporal, ahead);
         if (variant.prefetches == 0 && reduces_) {
-            prefetcher.Spread(iterations_);
+            prefetcher.Spread(stripSteps_);
             between = &prefetcher;
         } else if (variant.prefetches == 0) {
             prefetcher.FetchBegins();
@@ -123,27 +123,28 @@ uint32_t Schedule::LookAhead(const char* const* gm, const Prefetcher& prefetcher
     return reduces_ || any ? count : 0;  // one pass is prefetched by the CPU itself
 }
 
-// The first `count` steps from those of the group on, strip by strip. `between`: fetches between two steps; or null.
+// Runs the first `count` steps from those of the group on, strip by strip. `between` fetches between two steps, or is
+// null.
 void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant variant, LoopAhead& ahead,
                         Prefetcher* between)
 {
     const Step* const steps = &steps_[group.first];
-    if (count == 1 && steps->code == nullptr && group.strip >= group.units && between == nullptr) {
-        RunStep(*steps, 0, group.units);  // of few elements, as with the sums of a norm
+    if (count == 1 && steps->code == nullptr && group.strip >= group.iterations && between == nullptr) {
+        RunStep(*steps, 0, group.iterations);  // of few elements, as with the sums of a norm
         return;
     }
     functions_[0] = FunctionOf(*steps, variant);
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;
     if (one && between == nullptr) {
-        RunLoop(functions_[0], *steps, 0, group.units, variant, ahead);
+        RunLoop(functions_[0], *steps, 0, group.iterations, variant, ahead);
         return;
     }
     const uint32_t strips =
-        one && group.units > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
+        one && group.iterations > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
     const uint32_t most = between == nullptr && IsWide(group, count) ? group.wide : strips * group.strip;
-    for (uint32_t begin = 0; begin < group.units; begin += most) {
-        const uint32_t end = group.units - begin < most ? group.units : begin + most;
+    for (uint32_t begin = 0; begin < group.iterations; begin += most) {
+        const uint32_t end = group.iterations - begin < most ? group.iterations : begin + most;
         for (uint32_t k = 0; k < count;) {
             const Step& step = steps[k];
             if (begin == 0 && k > 0) {  // not before: code depends on values that earlier steps may have written
@@ -172,11 +173,11 @@ bool Schedule::IsWide(const StepGroup& group, uint32_t count) const
            });
 }
 
-// The lines that compiled code would prefetch over so many units.
-void Schedule::PrefetchFor(const Step& step, uint32_t units, LoopVariant variant, LoopAhead& ahead)
+// Prefetches the lines that compiled code would prefetch over so many iterations.
+void Schedule::PrefetchFor(const Step& step, uint32_t iterations, LoopVariant variant, LoopAhead& ahead)
 {
     if (variant.prefetches > 0 && step.cost > 0) {
-        ahead.Prefetch(static_cast<uint64_t>(step.cost) * units, variant.prefetches);
+        ahead.Prefetch(static_cast<uint64_t>(step.cost) * iterations, variant.prefetches);
     }
 }
 
@@ -195,7 +196,7 @@ void Schedule::RunLoop(LoopFunction loop, const Step& step, uint32_t begin, uint
     }
 }
 
-// When it has run: only then do all operands of its loops have their addresses.
+// It requests them when it has run: only then do all operands of its loops have their addresses.
 void Schedule::RequestLoops(LoopVariant variant)
 {
     workDone_ += work_ + 1;

@@ -16,9 +16,9 @@ namespace {
 
 // Blocks that may wait for each other have a thread each: worker i plays block i + 1, the calling thread block 0.
 // Others share as many threads as the library has: of n, thread i plays blocks i, i + n ..., the same in every launch,
-// as their cores have recorded them (trace_cache.h). Who has played its own goes on with those that nobody has begun
-// yet: beside MindSpore's threads a worker may wake late. Behind the last barrier of block 0 every block has begun, so
-// there are none then. One job at a time.
+// as their cores have recorded them (trace_cache.h). A thread that has played its own goes on with those that nobody
+// has begun yet: beside MindSpore's threads a worker may wake late. Behind the last barrier of block 0 every block has
+// begun, so there are none then. There is one job at a time.
 class Pool {
 public:
     void Run(Job& job)
@@ -115,12 +115,12 @@ private:
     std::atomic<uint32_t> pending_{0};
     Job* job_ = nullptr;
     uint32_t blockDim_ = 0;
-    uint32_t threads_ = 0;          // that play the job
+    uint32_t threads_ = 0;          // threads that play the job
     bool begun_[MAX_THREADS] = {};  // by block
     uint32_t workerCount_ = 0;
 };
 
-// Never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
+// It is never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
 Pool* g_pool = nullptr;
 std::once_flag g_poolOnce;
 

@@ -1,5 +1,5 @@
 /*!
- * The threads of the library that play the blocks of launches.
+ * Threads of the library play the blocks of launches.
  */
 #ifndef ASCENDC_HOST_RUNTIME_THREAD_POOL_H
 #define ASCENDC_HOST_RUNTIME_THREAD_POOL_H

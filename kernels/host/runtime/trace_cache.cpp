@@ -172,7 +172,7 @@ void TraceCache::Keep()
     current_.reset();
 }
 
-// The launches that have not come for longest, as long as there are too many.
+// Drops the launches that have not come for longest, as long as there are too many.
 void TraceCache::Evict()
 {
     while (known_.size() > MAX_LAUNCHES || bytes_ > MAX_BYTES) {

@@ -1,8 +1,8 @@
 /*!
- * The trace cache: launches that run again without their kernel. The instructions of a kernel follow from its tiling
- * and its block, unless it looks at values (scalar reads). So when a core gets the same block of the same launch for
- * the second time, it records the schedules that it runs (schedule.h) and where in the tensors; from the third time on
- * it runs these schedules without the kernel: no call of the Ascend C API is made, no instruction recorded or compared.
+ * The trace cache runs launches again without their kernel. The instructions of a kernel follow from its tiling and its
+ * block, unless it looks at values (scalar reads). So when a core gets the same block of the same launch for the second
+ * time, it records the schedules that it runs (schedule.h) and where in the tensors; from the third time on it runs
+ * these schedules without the kernel: no call of the Ascend C API is made, no instruction recorded or compared.
  *
  * Launches are the same if all but the addresses of their tensors is. The tensors must not overlap: an address then
  * belongs to one of them, and memory that schedules assume to be separate is.
@@ -27,7 +27,7 @@ namespace host {
 
 constexpr uint32_t MAX_ORIGINS = 288;  // of a schedule
 
-// A launch, as far as the schedules of its cores depend on it.
+// The schedules of its cores depend on no more of a launch than this.
 struct LaunchForm {
     std::string_view key;  // all but addresses
     const Span* tensors;   // all memory that is read or written
@@ -37,7 +37,7 @@ struct LaunchForm {
     bool TensorsOverlap() const;
 };
 
-// The schedules that one core ran for a launch.
+// Holds the schedules that one core ran for a launch.
 class RecordedLaunch {
 public:
     explicit RecordedLaunch(const LaunchForm& launch) : launch_(launch) {}
@@ -79,7 +79,7 @@ private:
         char value[8];
     };
 
-    // A product, whose matrices lie at `places`.
+    // Is a product, whose matrices lie at `places`.
     struct PlacedProduct {
         Product product;
         Place places[4];  // a, b, c, bias
@@ -92,7 +92,7 @@ private:
     bool good_ = true;
     uint64_t bytes_ = 0;
     std::vector<Step> steps_;
-    // Operands of the steps, in their order.
+    // These are operands of the steps, in their order.
     std::vector<std::shared_ptr<Schedule>> schedules_;
     std::vector<Place> places_;  // of a schedule's origins
     std::vector<Ahead> aheads_;
@@ -100,12 +100,12 @@ private:
     std::vector<PlacedProduct> products_;
 };
 
-// The launches of one core.
+// Holds the launches of one core.
 class TraceCache {
 public:
     // Replays the launch on this block if it is recorded. If not, begins to record it the second time.
     bool Replay(const LaunchForm& launch, uint32_t blockIdx);
-    // The recording in progress, or null.
+    // Returns the recording in progress, or null.
     RecordedLaunch* Current() { return current_.get(); }
     // The block has ended well, or not.
     void Keep();

@@ -1,5 +1,5 @@
 /*!
- * The operation of each Opcode on vectors, for vector_unit.cpp only.
+ * Implements the operation of each Opcode on vectors, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_ARITHMETIC_H
 #define ASCENDC_HOST_SIMD_ARITHMETIC_H
@@ -31,7 +31,7 @@ HOST_INLINE VI FromScalar(float s, VI)
     return SetInt(value);
 }
 
-// Max and Min as on A2: NaN in either operand gives NaN.
+// Max and Min are as on A2: NaN in either operand gives NaN.
 HOST_INLINE VF MaxOf(VF a, VF b)
 {
     return Choose(a != a, a, LargerOf(a, b));

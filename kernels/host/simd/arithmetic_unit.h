@@ -1,5 +1,5 @@
 /*!
- * Arithmetic, for vector_unit.cpp only: each operation in each layout.
+ * Implements arithmetic, for vector_unit.cpp only: each operation in each layout.
  *
  * half arithmetic is done in float and rounded once, which gives the correctly rounded half result for + - * / sqrt.
  */
@@ -72,7 +72,7 @@ HOST_INLINE void UnaryLoop(T* dst, const T* a, uint32_t n)
     }
 }
 
-// One DataBlock repeated; FIRST: it is the left operand. The block holds 8 floats (or int32) or 16 halfs.
+// Runs with one DataBlock repeated; FIRST: it is the left operand. The block holds 8 floats (or int32) or 16 halfs.
 template <class Op, typename T, bool FIRST>
 HOST_INLINE void BlockLoop(T* dst, const T* vector, const T* block, uint32_t n)
 {

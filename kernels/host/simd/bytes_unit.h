@@ -1,5 +1,5 @@
 /*!
- * Conversions of integers of 8 and 4 bits to half, for vector_unit.cpp only. All of them are exact.
+ * Converts integers of 8 and 4 bits to half, for vector_unit.cpp only. All conversions are exact.
  */
 #ifndef ASCENDC_HOST_SIMD_BYTES_UNIT_H
 #define ASCENDC_HOST_SIMD_BYTES_UNIT_H
@@ -50,18 +50,18 @@ inline void RunCastInt8(const Instruction& self, uint32_t begin, uint32_t end)
               reinterpret_cast<const int8_t*>(self.operands[1].base) + begin, end - begin);
 }
 
-// The upper byte of a half that is one of -8 to 7, by the number's lower four bits. Its lower byte is 0.
+// This is the upper byte of a half that is one of -8 to 7, by the number's lower four bits. Its lower byte is 0.
 constexpr uint8_t UPPER_BYTE_OF_HALF[16] = {0x00, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47,
                                             0xc8, 0xc7, 0xc6, 0xc5, 0xc4, 0xc2, 0xc0, 0xbc};
 
-// A unit is a byte, of which the lower half is the first of two numbers.
+// An iteration takes a byte, whose lower half is the first of two numbers.
 inline void RunCastInt4(const Instruction& self, uint32_t begin, uint32_t end)
 {
     auto* const dst = reinterpret_cast<uint8_t*>(self.operands[0].base);
     const auto* const src = reinterpret_cast<const uint8_t*>(self.operands[1].base);
     uint32_t i = begin;
-    // In 32 bits of each byte: the numbers where the upper bytes of the halves will be, and what a shuffle makes 0 of
-    // where the lower ones will.
+    // The 32 bits of each byte have the numbers where the upper bytes of the halves will be; where the lower ones will
+    // be is a value of which a shuffle makes 0.
 #if defined(HOST_SIMD_AVX512)
     const __m512i table = _mm512_broadcast_i32x4(LoadRaw<__m128i>(UPPER_BYTE_OF_HALF));
 #pragma GCC unroll 2

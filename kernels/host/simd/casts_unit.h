@@ -1,5 +1,5 @@
 /*!
- * Cast, for vector_unit.cpp only.
+ * Implements Cast, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_CASTS_UNIT_H
 #define ASCENDC_HOST_SIMD_CASTS_UNIT_H
@@ -13,7 +13,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// The integral value of x in the given mode; NaN and infinities pass.
+// Returns the integral value of x in the given mode; NaN and infinities pass.
 inline float RoundToIntegral(float x, RoundMode mode)
 {
     switch (mode) {
@@ -207,7 +207,7 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// W floats, integral ones between -128 and 127, as bytes.
+// Stores W floats, integral ones between -128 and 127, as bytes.
 HOST_INLINE void StoreBytes(int8_t* p, VF x)
 {
 #if defined(HOST_SIMD_AVX512)

@@ -18,7 +18,7 @@ void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src,
     const uint32_t length = gapless ? rows * cols : cols;
     Instruction instruction;
     instruction.operation = CastOf(srcType, dstType);
-    instruction.units = length;
+    instruction.iterations = length;
     instruction.operandCount = 2;
     instruction.option =
         static_cast<uint32_t>(dstType == ElementType::FLOAT ? RoundMode::CAST_NONE : RoundMode::CAST_RINT);

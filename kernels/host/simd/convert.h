@@ -1,5 +1,6 @@
 /*!
- * Matrices in another type, by the vector unit: what surrounds products (cube/product.h), and steps of super kernels.
+ * Converts matrices to another type, by the vector unit, around products (cube/product.h) and in steps of super
+ * kernels.
  */
 #ifndef ASCENDC_HOST_SIMD_CONVERT_H
 #define ASCENDC_HOST_SIMD_CONVERT_H
@@ -19,8 +20,8 @@ constexpr uint32_t BytesOf(ElementType type)
     return type == ElementType::HALF || type == ElementType::BFLOAT16 ? 2 : 4;
 }
 
-// `rows` rows of `cols` elements from one type to another, one of which is float, rounded to the nearest, ties to even.
-// Strides are in elements.
+// Converts `rows` rows of `cols` elements from one type to another, one of which is float, rounded to the nearest, ties
+// to even. Strides are in elements.
 void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src, ElementType srcType, int64_t srcStride,
              uint32_t rows, uint32_t cols);
 

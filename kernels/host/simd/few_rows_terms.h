@@ -1,5 +1,6 @@
 /*!
- * Terms of the sums of few_rows_unit.h: both factors as floats, or pairs of bfloat16 as they lie in memory.
+ * Loads and multiplies the elements along K of few_rows_unit.h: both factors as floats, or pairs of bfloat16 as they
+ * lie in memory.
  */
 #ifndef ASCENDC_HOST_SIMD_FEW_ROWS_TERMS_H
 #define ASCENDC_HOST_SIMD_FEW_ROWS_TERMS_H
@@ -14,7 +15,7 @@ template <typename T>
 struct FloatTerms {
     using A = float;
     using B = T;
-    static constexpr uint32_t COUNT = W;    // of a sum that one vector of each factor holds
+    static constexpr uint32_t COUNT = W;    // of K that one vector of each factor holds
     static constexpr uint32_t ROWS = 1;     // of b that are multiplied at a time,
     static constexpr uint32_t VECTORS = 1;  // giving as many vectors of sums
 
@@ -30,7 +31,7 @@ struct FloatTerms {
     }
     static HOST_INLINE VF MultiplyAdd(VF a, VF b, VF sum) { return Fma(a, b, sum); }
 
-    // The same terms of a in all lanes. Of a few rows of b, `rows` are there.
+    // Spreads the same elements of a over all lanes. Of a few rows of b, `rows` are there.
     static HOST_INLINE VF Spread(const float* a, uint32_t) { return Set(*a); }
     template <class LOAD>
     static HOST_INLINE void LoadRows(const T* line, int64_t, uint32_t, const LOAD& load, VF* b)
@@ -69,7 +70,7 @@ struct BFloat16Terms {
         memcpy(&pair, a, rows * sizeof(bfloat16_t));
         return reinterpret_cast<VF>(_mm512_set1_epi32(static_cast<int32_t>(pair)));
     }
-    // Pairs of two rows. Of the columns of a group of eight, the first vector holds the lower four.
+    // Loads pairs of two rows. Of the columns of a group of eight, the first vector holds the lower four.
     template <class LOAD>
     static HOST_INLINE void LoadRows(const bfloat16_t* line, int64_t stride, uint32_t rows, const LOAD& load, VF* b)
     {

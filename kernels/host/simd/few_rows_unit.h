@@ -1,5 +1,5 @@
 /*!
- * Products of a few rows with a matrix, for vector_unit.cpp only. They take as long as reading the matrix: it is read
+ * Multiplies a few rows with a matrix, for vector_unit.cpp only. They take as long as reading the matrix: it is read
  * once, front to back, and converted to float in registers, or multiplied as it lies.
  *
  * Each element of the result is summed over k in one order, whatever the sizes of blocks: with a transposed matrix in
@@ -28,9 +28,9 @@ constexpr uint32_t MOST_FEW_ROWS = REGISTERS / 4;  // of a at a time
 // each time they are read: 8 x 4096 x 4096 takes 0.75 of the time on a Zen 5.
 constexpr uint32_t FEWER_ROWS = 4;
 constexpr uint64_t FLOATS_OF_FEWER_ROWS = 16384;
-// Vectors of b at a time: sums of all rows stay in registers. Of a single row of a that is all it takes, and long
-// pieces of the rows of b come faster: 1 x 4096 x 4096 on a Zen 5 takes 0.83 of the time with 16 instead of 4, bfloat16
-// 0.7.
+// So many vectors of b are taken at a time: sums of all rows stay in registers. With a single row of a that is all it
+// takes, and long pieces of the rows of b come faster: 1 x 4096 x 4096 on a Zen 5 takes 0.83 of the time with 16
+// instead of 4, bfloat16 0.7.
 template <uint32_t M>
 constexpr uint32_t FEW_ROWS_WIDTH = M == 1 && REGISTERS == 32 ? 16
                                     : M <= REGISTERS / 8      ? 4
@@ -62,8 +62,8 @@ HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
     }
 }
 
-// In a register: multiplications that read a vector from memory each read it anew, and one that crosses a cache line
-// takes twice as long.
+// Keeps v in a register: multiplications that read a vector from memory each read it anew, and one that crosses a cache
+// line takes twice as long.
 HOST_INLINE VF InRegister(VF v)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -86,7 +86,7 @@ HOST_INLINE const T* RowOf(const FewRowsProduct& product, uint32_t row)
     return reinterpret_cast<const T*>(product.b) + row * product.bStride;
 }
 
-// M rows of a with J rows of b, which are columns of c.
+// Multiplies M rows of a with J rows of b, which are columns of c.
 template <class TERMS, uint32_t M, uint32_t J>
 HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, uint32_t col)
 {
@@ -214,7 +214,7 @@ HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32
     }
 }
 
-// `columns` rows of b from `col` on.
+// Multiplies with `columns` rows of b from `col` on.
 template <class TERMS, uint32_t M>
 void MultiplyTransposed(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t columns)
 {
@@ -231,7 +231,7 @@ void MultiplyTransposed(const FewRowsProduct& product, uint32_t row, uint32_t co
     }
 }
 
-// `depth` rows of b from `first` on.
+// Multiplies with `depth` rows of b from `first` on.
 template <class TERMS, uint32_t M>
 void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, uint32_t depth)
 {
@@ -253,7 +253,7 @@ void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, 
     }
 }
 
-// `rows` rows of a, by the function for as many.
+// Multiplies `rows` rows of a, by the function for as many.
 template <class TERMS, uint32_t M = MOST_FEW_ROWS>
 void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t rows, uint32_t line, uint32_t lines)
 {
@@ -289,7 +289,7 @@ void MultiplyFewRows(const FewRowsProduct& product)
             for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
                 Prefetch(reinterpret_cast<const char*>(RowOf<T>(group, line + count + i)), lineBytes);
             }
-            // All rows of a, while these of b are in the cache.
+            // Multiplies all rows of a, while these of b are in the cache.
             for (uint32_t row = 0; row < product.m; row += rows) {
                 MultiplyLines<TERMS>(group, row, std::min(rows, product.m - row), line, count);
             }

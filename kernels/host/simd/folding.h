@@ -1,5 +1,5 @@
 /*!
- * The lanes of a vector as one value, for vector_unit.cpp only.
+ * Folds the lanes of a vector to one value, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_FOLDING_H
 #define ASCENDC_HOST_SIMD_FOLDING_H
@@ -19,7 +19,7 @@ HOST_INLINE V Swapped(V v, std::integer_sequence<int32_t, I...>)
     return Shuffled<(I ^ DISTANCE)...>(v, v);
 }
 
-// All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
+// Folds all lanes to one value by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
 template <int32_t DISTANCE = W / 2, class V, class OP>
 HOST_INLINE auto Folded(V v, const OP& op)
 {
@@ -40,7 +40,7 @@ HOST_INLINE VF HalvesMet(VF p, VF q, const OP& op, std::integer_sequence<int32_t
               Shuffled<(I / D < HALF ? I / D * 2 * D + I % D + D : W + (I / D - HALF) * 2 * D + I % D + D)...>(p, q));
 }
 
-// Each of W vectors folded to a lane: the same tree as Folded, all W at once.
+// Folds each of W vectors to a lane, by the same tree as Folded, all W at once.
 template <int32_t D = W / 2, class OP>
 HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
 {
@@ -70,7 +70,7 @@ HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
     }
 }
 
-// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
+// Sums up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
 // Inactive lanes count as 0.
 template <uint32_t LANES>
 HOST_INLINE VF TreeSumOf(const float* src, uint32_t lanes)

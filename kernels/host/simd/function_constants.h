@@ -1,5 +1,5 @@
 /*!
- * Constants of exp and ln in float32, which simd.h and loop_ir.cpp calculate alike.
+ * Holds the constants of exp and ln in float32, which simd.h and loop_ir.cpp calculate alike.
  */
 #ifndef ASCENDC_HOST_SIMD_FUNCTION_CONSTANTS_H
 #define ASCENDC_HOST_SIMD_FUNCTION_CONSTANTS_H

@@ -1,5 +1,5 @@
 /*!
- * float32 functions. Their error is at most about 1 ULP; that of Exp with AVX-512 1.75.
+ * Implements float32 functions. Their error is at most about 1 ULP; that of Exp with AVX-512 1.75.
  */
 #ifndef ASCENDC_HOST_SIMD_FUNCTIONS_H
 #define ASCENDC_HOST_SIMD_FUNCTIONS_H
@@ -100,7 +100,7 @@ HOST_INLINE void Exp(VF (&x)[N])
 
 #endif
 
-// ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).
+// Computes ln(x) as Cephes' logf does: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).
 HOST_INLINE VF LnOf(VF x)
 {
     const VI tiny = x < Set(LN_TINY);

@@ -1,5 +1,5 @@
 /*!
- * Conversions between floats and numbers of 16 bits, binary16 and bfloat16.
+ * Converts between floats and numbers of 16 bits, binary16 and bfloat16.
  */
 #ifndef ASCENDC_HOST_SIMD_HALVES_H
 #define ASCENDC_HOST_SIMD_HALVES_H
@@ -10,7 +10,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// All round to nearest even.
+// All conversions round to nearest even.
 
 HOST_INLINE float HalfToFloatScalar(uint16_t h)
 {
@@ -122,7 +122,7 @@ HOST_INLINE VF BFloat16ToFloat(VH h)
     return reinterpret_cast<VF>(Widen(h) << 16);
 }
 
-// The bits of f, not NaN, rounded to bfloat16, in the upper halves; below them anything.
+// Rounds f, which is not NaN, to bfloat16, with the bits in the upper halves; below them is anything.
 HOST_INLINE VU RoundNumberToBFloat16(VF f)
 {
     const VU bits = reinterpret_cast<VU>(f);

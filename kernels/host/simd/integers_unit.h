@@ -1,5 +1,5 @@
 /*!
- * Products of matrices of 8-bit integers, added up in 32 bits, for vector_unit.cpp only. They are exact: bytes are
+ * Multiplies matrices of 8-bit integers with sums in 32 bits, for vector_unit.cpp only. They are exact: bytes are
  * widened to 16 bits, of whose products two fit 32 bits. (The instruction for bytes of CPUs before VNNI saturates.)
  */
 #ifndef ASCENDC_HOST_SIMD_INTEGERS_UNIT_H
@@ -104,7 +104,8 @@ HOST_INLINE int32_t SumOf(const Integers& sums)
 }
 #endif
 
-// M rows of a with N of b. `whole`: numbers of a row that are whole vectors; its tail is multiplied one by one.
+// Multiplies M rows of a with N of b. `whole`: numbers of a row that are whole vectors; its tail is multiplied one by
+// one.
 template <uint32_t M, uint32_t N, typename B>
 HOST_INLINE void MultiplyIntegerBlock(const IntegerProduct& product, const int16_t* a, const B* b, int64_t bStride,
                                       int32_t* c)
@@ -164,7 +165,7 @@ void MultiplyIntegerRows(const IntegerProduct& product, const B* b, int64_t bStr
     }
 }
 
-// c = a b^T, or c += a b^T. Of more rows than a block has, rows of b are widened once.
+// Computes c = a b^T, or c += a b^T. If a has more rows than a block, rows of b are widened once.
 inline void MultiplyIntegers(const IntegerProduct& product)
 {
     constexpr uint32_t N = 4;

@@ -1,5 +1,5 @@
 /*!
- * Loads and stores of W elements, or of the first n < W of them (the other lanes are zero).
+ * Loads and stores W elements, or the first n < W of them (the other lanes are zero).
  */
 #ifndef ASCENDC_HOST_SIMD_LOADS_H
 #define ASCENDC_HOST_SIMD_LOADS_H
@@ -10,7 +10,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// The third argument of __builtin_prefetch. The L1 data cache waits for fewer lines at once.
+// This is the third argument of __builtin_prefetch. The L1 data cache waits for fewer lines at once.
 constexpr int L2_CACHE = 2;
 
 template <typename V>
@@ -46,7 +46,7 @@ HOST_INLINE VI Load(const int32_t* p)
     return LoadRaw<VI>(p);
 }
 
-// W elements of a DataBlock that repeats itself, from element `at` on, a multiple of W or of the block's length.
+// Loads W elements of a DataBlock that repeats itself, from element `at` on, a multiple of W or of the block's length.
 template <typename T>
 HOST_INLINE auto LoadBlock(const T* block, [[maybe_unused]] size_t at)
 {
@@ -149,7 +149,7 @@ HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
     StoreBits(p, ToBits(v, p), n);
 }
 
-// v as it would read back after a store to T.
+// Returns v as it would read back after a store to T.
 HOST_INLINE VF Rounded(VF v, const half*)
 {
     return HalfToFloat(FloatToHalf(v));

@@ -1,5 +1,5 @@
 /*!
- * Data movement inside the Unified Buffer, for vector_unit.cpp only.
+ * Moves data inside the Unified Buffer, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_MOVEMENT_UNIT_H
 #define ASCENDC_HOST_SIMD_MOVEMENT_UNIT_H
@@ -13,7 +13,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// SIZE to 2 * SIZE bytes, in two pieces that overlap.
+// Copies SIZE to 2 * SIZE bytes, in two pieces that overlap.
 template <uint64_t SIZE>
 HOST_INLINE void CopyEnds(char* dst, const char* src, uint64_t bytes)
 {
@@ -25,7 +25,7 @@ HOST_INLINE void CopyEnds(char* dst, const char* src, uint64_t bytes)
     memcpy(dst + bytes - SIZE, last, SIZE);
 }
 
-// Up to 64 bytes.
+// Copies up to 64 bytes.
 HOST_INLINE void CopyFew(char* dst, const char* src, uint64_t bytes)
 {
     if (bytes >= 32) {
@@ -43,7 +43,7 @@ HOST_INLINE void CopyFew(char* dst, const char* src, uint64_t bytes)
     }
 }
 
-// Every unit: `lanes` times the value in `option`.
+// Every iteration stores `lanes` times the value in `option`.
 template <typename U>
 void RunFill(const Instruction& self, uint32_t begin, uint32_t end)
 {
@@ -82,7 +82,7 @@ void RunBroadcastBlock(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// dst[i] = src[2 * i + option]
+// Computes dst[i] = src[2 * i + option].
 template <typename U>
 void RunGatherPattern(const Instruction& self, uint32_t begin, uint32_t end)
 {
@@ -93,7 +93,7 @@ void RunGatherPattern(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// dst[i] = src[(option + offset[i]) bytes]
+// Computes dst[i] = src[(option + offset[i]) bytes].
 template <typename U>
 void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
 {
@@ -105,7 +105,7 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// dst[i] = element i of every block of src.
+// Sets dst[i] to element i of every block of src.
 inline void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint16_t);
@@ -149,7 +149,7 @@ HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
     CopyFew(dst + i, src + i, bytes - i);
 }
 
-// A unit is `extent` bytes; units that follow each other without a gap are copied in one piece.
+// An iteration copies `extent` bytes; those that follow each other without a gap are copied in one piece.
 inline void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const Operand& to = self.operands[0];

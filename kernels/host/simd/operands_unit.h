@@ -12,9 +12,9 @@ namespace host {
 namespace HOST_ISA {
 
 template <typename T>
-HOST_INLINE T* At(const Instruction& self, int operand, uint32_t unit)
+HOST_INLINE T* At(const Instruction& self, int operand, uint32_t iteration)
 {
-    return reinterpret_cast<T*>(self.operands[operand].base + self.operands[operand].stride * unit);
+    return reinterpret_cast<T*>(self.operands[operand].base + self.operands[operand].stride * iteration);
 }
 
 }  // namespace HOST_ISA

@@ -1,6 +1,6 @@
 /*!
- * Sums of products of rows of floats with a row of numbers of 8 or 4 bits, for vector_unit.cpp only. Numbers become
- * floats in registers; the sum of a group is then multiplied by its scale.
+ * Multiplies rows of floats with a row of numbers of 8 or 4 bits, for vector_unit.cpp only. Numbers become floats in
+ * registers; the sum of a group is then multiplied by its scale.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_FLOATS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_FLOATS_UNIT_H
@@ -38,7 +38,7 @@ HOST_INLINE VF LoadPacked(const uint8_t* p)
         const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
         return _mm512_permutexvar_ps(numbers, values);  // by four bits
 #else
-        // All of them in each lane, of which a lane shifts its own to the top.
+        // Each lane gets all of them, and shifts its own to the top.
         uint32_t bytes = 0;
         memcpy(&bytes, p, W / 2);
 #if defined(HOST_SIMD_AVX2)

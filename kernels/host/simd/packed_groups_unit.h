@@ -18,7 +18,7 @@ constexpr uint32_t MOST_PACKED_GROUPS = 256;  // a repeat each
 constexpr uint32_t SUMS_AT_ONCE = 8;          // of a vector
 constexpr uint32_t MOST_SUMS_AT_ONCE = 16;    // of a vector of AVX-512
 
-// Groups that follow each other in a row.
+// These groups follow each other in a row.
 struct NextGroups {
     const uint8_t* numbers;
     uint32_t step;  // bytes from a group to the next
@@ -28,7 +28,7 @@ struct NextGroups {
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
 };
 
-// The last groups of a row, fewer than eight.
+// These are the last groups of a row, fewer than eight.
 struct LastGroups : NextGroups {
     uint32_t count;
     static constexpr bool WHOLE = false;
@@ -36,7 +36,7 @@ struct LastGroups : NextGroups {
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
 };
 
-// The last groups of 16 of a row, with groups of zeros behind them: what several groups are read at once from.
+// Holds the last groups of 16 of a row, with groups of zeros behind them, for reads of several groups at once.
 template <uint32_t BYTES>
 struct PaddedGroups {
     alignas(32) uint8_t bytes[SUMS_AT_ONCE * BYTES] = {};

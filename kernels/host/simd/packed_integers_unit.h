@@ -1,6 +1,6 @@
 /*!
- * Sums of products of two rows of small integers, by groups, for vector_unit.cpp only. All sums are exact, so that
- * their order is free. Factors are -127 to 127.
+ * Sums products of two rows of small integers, by groups, for vector_unit.cpp only. All sums are exact, so that their
+ * order is free. Factors are -127 to 127.
  *
  * The second row, the factors, is the same for all rows of numbers: it is brought into the order that the numbers need
  * once. A byte holds two numbers of 4 bits, of which a mask and a shift give those at even and at odd places: so
@@ -23,7 +23,7 @@ namespace AscendC {
 namespace host {
 namespace HOST_ISA {
 
-// Number `i` of those that begin at p.
+// Returns number `i` of those that begin at p.
 template <uint32_t PER_BYTE>
 HOST_INLINE int32_t PackedNumber(const uint8_t* p, uint32_t i)
 {
@@ -36,7 +36,8 @@ HOST_INLINE int32_t PackedNumber(const uint8_t* p, uint32_t i)
 }
 
 #if defined(HOST_SIMD_NEON)
-// Products of bytes, four to a lane. Without the instruction for that a product comes to 16 bits first, which it fits.
+// Multiplies bytes, and adds four products to a lane. Without the instruction for that a product comes to 16 bits
+// first, which it fits.
 HOST_INLINE int32x4_t AddDots(int32x4_t sums, int8x16_t a, int8x16_t b)
 {
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -47,7 +48,7 @@ HOST_INLINE int32x4_t AddDots(int32x4_t sums, int8x16_t a, int8x16_t b)
 }
 #endif
 
-// One sum.
+// Computes one sum.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 HOST_INLINE int32_t PackedIntegerSum(const uint8_t* numbers, const int8_t* factors)
 {
@@ -82,8 +83,8 @@ HOST_INLINE int32_t PackedIntegerSum(const uint8_t* numbers, const int8_t* facto
 
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
 
-// Products of bytes without sign and of bytes with it, four to a lane. Where there is no instruction for that, two come
-// to 16 bits first, which saturates: none of these is so large.
+// Multiplies bytes without sign by bytes with it, and adds four products to a lane. Where there is no instruction for
+// that, two come to 16 bits first, which saturates: none of these is so large.
 HOST_INLINE __m256i DotBytes(__m256i a, __m256i b)
 {
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
@@ -93,7 +94,7 @@ HOST_INLINE __m256i DotBytes(__m256i a, __m256i b)
 #endif
 }
 
-// Eight vectors of eight lanes, each as one lane.
+// Folds eight vectors of eight lanes to one lane each.
 HOST_INLINE __m256i FoldedIntegers(const __m256i (&v)[8])
 {
     const __m256i lower = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
@@ -116,7 +117,7 @@ HOST_INLINE __m512i AddedPairs(__m512i a, __m512i b)
     return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
 }
 
-// Lane k of each quarter: the sum of that quarter of v[k].
+// Lane k of each quarter gets the sum of that quarter of v[k].
 HOST_INLINE __m512i AddedQuarters(const __m512i (&v)[4])
 {
     const __m512i first = AddedPairs(v[0], v[1]);
@@ -339,7 +340,7 @@ private:
         const __m256i low = empty ? zero : _mm256_inserti128_si256(zero, LoadRaw<__m128i>(first), 0);
         return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
-    // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
+    // Adds four products to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
     HOST_INLINE __m256i Products(__m256i packed, uint32_t at) const
     {
         const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));
@@ -352,7 +353,7 @@ private:
     {
         return _mm256_madd_epi16(Products(packed, at), _mm256_set1_epi16(1));
     }
-    // Two lanes of 32 bits of each half of a, and of b behind them.
+    // Takes two lanes of 32 bits of each half of a, and those of b behind them.
     static HOST_INLINE __m256i Quarters(__m256i a, __m256i b)
     {
         const __m256i sums = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));

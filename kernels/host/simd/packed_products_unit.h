@@ -1,13 +1,13 @@
 /*!
- * Products of rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
+ * Multiplies rows of small integers, or of floats, with a packed weight of 8 or 4 bits (PackedProduct), for
  * vector_unit.cpp only.
  *
  * With integers a lane is a column of the result, so that no sum goes across lanes. A tile, as many rows of the weight
  * as a vector has lanes, is transposed by fours of numbers and unpacked into bytes, which stay in the cache for all
  * rows of x. Four numbers of a row of x are then the same in each lane. Numbers of 4 bits become 0 to 15, those of 8
- * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): what is too much is one sum of the row
- * of x, with which the sums begin. Groups of a row are added up in their order. So a result depends on neither the
- * other rows nor the vector unit.
+ * bits 0 to 255 where the CPU adds up four products in one instruction (VNNI): the surplus is one sum of the row of x,
+ * with which the sums begin. Groups of a row are added up in their order. So a result depends on neither the other rows
+ * nor the vector unit.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_PRODUCTS_UNIT_H
@@ -29,8 +29,8 @@ namespace HOST_ISA {
 
 constexpr uint32_t QUAD = 4;                                   // numbers that a lane of 32 bits holds
 constexpr uint32_t ROUNDED_ROWS = RoundedRows::ROWS_OF_BLOCK;  // of x, side by side
-constexpr uint32_t UNIT_NUMBERS = RoundedRows::NUMBERS_OF_UNIT;
-constexpr uint32_t UNIT_QUADS = UNIT_NUMBERS / QUAD;
+constexpr uint32_t CHUNK_NUMBERS = RoundedRows::NUMBERS_OF_CHUNK;
+constexpr uint32_t CHUNK_QUADS = CHUNK_NUMBERS / QUAD;
 #if defined(HOST_SIMD_AVX512)
 constexpr uint32_t ROWS_OF_X = 8;  // whose sums are in registers
 #else
@@ -72,17 +72,17 @@ HOST_INLINE void StoreBytes(const VI* v, bool parted, int8_t* to)
     memcpy(to, &bytes, sizeof(bytes));
 #else
     static_cast<void>(parted);  // only blocks are
-    for (uint32_t i = 0; i < UNIT_NUMBERS; ++i) {
+    for (uint32_t i = 0; i < CHUNK_NUMBERS; ++i) {
         to[i] = static_cast<int8_t>(v[i / W][i % W]);
     }
 #endif
 }
 
-// Rounds row `row` of x. What is not finite makes the scale of its group NaN.
+// Rounds row `row` of x. A value that is not finite makes the scale of its group NaN.
 template <uint32_t PER_BYTE>
 void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
 {
-    constexpr uint32_t VECTORS = UNIT_NUMBERS / W;
+    constexpr uint32_t VECTORS = CHUNK_NUMBERS / W;
     constexpr float LEAST = 1e-30f;          // a group of smaller numbers has the scale of this one, as in the kernel
     constexpr float ROUNDING = 12582912.0f;  // 1.5 * 2^23: a float of this size has no fraction
     constexpr float INFINITE = __builtin_inff();
@@ -106,7 +106,7 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
         const VF inverse = Set(127.0f / most);
         const VI finite = SetInt(most < INFINITE ? -1 : 0);  // the bits of NaN are no integers to add up
         VI sums = SetInt(0);
-        for (uint32_t i = 0; i < group; i += UNIT_NUMBERS) {
+        for (uint32_t i = 0; i < group; i += CHUNK_NUMBERS) {
             VI integers[VECTORS];
 #pragma GCC unroll 2
             for (uint32_t v = 0; v < VECTORS; ++v) {
@@ -115,7 +115,7 @@ void RoundRow(const RoundedRows& rounded, const float* x, uint32_t row)
                 sums += integers[v];
             }
             StoreBytes(integers, PER_BYTE == 2 && rounded.inBlocks, to);
-            to += rows * UNIT_NUMBERS;
+            to += rows * CHUNK_NUMBERS;
         }
         const int32_t sum = Folded(sums, [](VI a, VI b) { return a + b; });
         const float scale = most < INFINITE ? most * (1.0f / 127.0f) : __builtin_nanf("");
@@ -280,19 +280,19 @@ HOST_INLINE BytesOfVector QuadOf(const int8_t* p)
     return reinterpret_cast<BytesOfVector>(SetInt(bits));
 }
 
-// Adds products of four numbers a lane, of UNIT_QUADS vectors of a tile, to the sums of R rows of x.
+// Adds products of four numbers a lane, of CHUNK_QUADS vectors of a tile, to the sums of R rows of x.
 template <uint32_t PER_BYTE, uint32_t R>
-HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
+HOST_INLINE void AddChunk(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
 {
     if constexpr (ADDS_FOUR) {
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < UNIT_QUADS; ++j) {
+        for (uint32_t j = 0; j < CHUNK_QUADS; ++j) {
             const auto w = LoadRaw<BytesOfVector>(bytes + j * sizeof(VI));
 #pragma GCC unroll 8
             for (uint32_t r = 0; r < R; ++r) {
 #if defined(__AVX512VNNI__) && defined(HOST_SIMD_AVX512)
                 sums[r] = reinterpret_cast<VI>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums[r]), w,
-                                                                   QuadOf(x + r * UNIT_NUMBERS + j * QUAD)));
+                                                                   QuadOf(x + r * CHUNK_NUMBERS + j * QUAD)));
 #endif
             }
         }
@@ -310,11 +310,11 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
     if constexpr (PER_BYTE == 2) {
         BytesOfVector some[R];  // of 16 bits: 15240 at most
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < UNIT_QUADS; ++j) {
+        for (uint32_t j = 0; j < CHUNK_QUADS; ++j) {
             const auto w = LoadRaw<BytesOfVector>(bytes + j * sizeof(VI));
 #pragma GCC unroll 8
             for (uint32_t r = 0; r < R; ++r) {
-                const BytesOfVector products = pairs(w, QuadOf(x + r * UNIT_NUMBERS + j * QUAD));
+                const BytesOfVector products = pairs(w, QuadOf(x + r * CHUNK_NUMBERS + j * QUAD));
                 some[r] = j == 0 ? products : add(some[r], products);
             }
         }
@@ -326,12 +326,12 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
 #if defined(HOST_SIMD_AVX2)
         // The sign of a number goes over to that of x: a pair is 32512 at most.
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < UNIT_QUADS; ++j) {
+        for (uint32_t j = 0; j < CHUNK_QUADS; ++j) {
             const auto w = LoadRaw<BytesOfVector>(bytes + j * sizeof(VI));
             const __m256i magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 8
             for (uint32_t r = 0; r < R; ++r) {
-                const __m256i other = _mm256_sign_epi8(QuadOf(x + r * UNIT_NUMBERS + j * QUAD), w);
+                const __m256i other = _mm256_sign_epi8(QuadOf(x + r * CHUNK_NUMBERS + j * QUAD), w);
                 sums[r] += widened(pairs(magnitude, other));
             }
         }
@@ -339,11 +339,11 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
         // Vectors of AVX-512 have no such instruction: numbers at even and at odd places come to 16 bits.
         const auto odd = [](__m512i v) { return _mm512_srai_epi16(v, 8); };
         const auto even = [&](__m512i v) { return odd(_mm512_slli_epi16(v, 8)); };
-        for (uint32_t j = 0; j < UNIT_QUADS; ++j) {
+        for (uint32_t j = 0; j < CHUNK_QUADS; ++j) {
             const auto w = LoadRaw<BytesOfVector>(bytes + j * sizeof(VI));
 #pragma GCC unroll 8
             for (uint32_t r = 0; r < R; ++r) {
-                const BytesOfVector quad = QuadOf(x + r * UNIT_NUMBERS + j * QUAD);
+                const BytesOfVector quad = QuadOf(x + r * CHUNK_NUMBERS + j * QUAD);
                 sums[r] += reinterpret_cast<VI>(
                     _mm512_add_epi32(_mm512_madd_epi16(even(w), even(quad)), _mm512_madd_epi16(odd(w), odd(quad))));
             }
@@ -356,7 +356,7 @@ HOST_INLINE void AddUnit(const uint8_t* bytes, const int8_t* x, VI (&sums)[R])
 template <uint32_t PER_BYTE, bool OFFSET, uint32_t R>
 HOST_INLINE void MultiplyTile(const RoundedRows& x, const PackedTile& tile, uint32_t row, VF (&results)[R])
 {
-    const uint32_t units = x.group / UNIT_NUMBERS;
+    const uint32_t chunks = x.group / CHUNK_NUMBERS;
     const int8_t* const allIntegers = x.Integers(row, 0);
     const float* const xScale = x.Factor(x.scale, row, 0);
     const float* const xSums = x.Factor(x.sums, row, 0);
@@ -374,12 +374,12 @@ HOST_INLINE void MultiplyTile(const RoundedRows& x, const PackedTile& tile, uint
             for (uint32_t r = 0; r < R; ++r) {
                 sums[r] = SetInt(shifts[g * ROUNDED_ROWS + r]);
             }
-            const uint8_t* bytes = tile.bytes + uint64_t{g} * units * UNIT_QUADS * sizeof(VI);
-            const int8_t* integers = allIntegers + uint64_t{g} * units * ROUNDED_ROWS * UNIT_NUMBERS;
-            for (uint32_t u = 0; u < units; ++u) {
-                AddUnit<PER_BYTE>(bytes, integers, sums);
-                bytes += UNIT_QUADS * sizeof(VI);
-                integers += ROUNDED_ROWS * UNIT_NUMBERS;
+            const uint8_t* bytes = tile.bytes + uint64_t{g} * chunks * CHUNK_QUADS * sizeof(VI);
+            const int8_t* integers = allIntegers + uint64_t{g} * chunks * ROUNDED_ROWS * CHUNK_NUMBERS;
+            for (uint32_t u = 0; u < chunks; ++u) {
+                AddChunk<PER_BYTE>(bytes, integers, sums);
+                bytes += CHUNK_QUADS * sizeof(VI);
+                integers += ROUNDED_ROWS * CHUNK_NUMBERS;
             }
             const VF scale = Load(tile.scale + g * W);
             const VF offset = OFFSET ? Load(tile.offset + g * W) : VF{};
@@ -553,10 +553,10 @@ float RoundedSum(const PackedProduct& product, uint32_t row, uint64_t column)
     float terms[4] = {};
     for (uint32_t g = 0; g < x.groups; ++g) {
         int32_t sum = 0;
-        for (uint32_t i = 0; i < x.group; i += UNIT_NUMBERS) {
-            sum += PackedIntegerSum<PER_BYTE, UNIT_NUMBERS>(numbers, integers);
-            numbers += UNIT_NUMBERS / PER_BYTE;
-            integers += UNIT_NUMBERS;
+        for (uint32_t i = 0; i < x.group; i += CHUNK_NUMBERS) {
+            sum += PackedIntegerSum<PER_BYTE, CHUNK_NUMBERS>(numbers, integers);
+            numbers += CHUNK_NUMBERS / PER_BYTE;
+            integers += CHUNK_NUMBERS;
         }
         float term = static_cast<float>(sum) * *x.Factor(x.scale, row, g);
         if (product.offset != nullptr) {

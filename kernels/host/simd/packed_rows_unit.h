@@ -1,13 +1,13 @@
 /*!
- * Rows of integers of 8 or 4 bits with a scale, and an offset, for each group, times a row of integers with a scale for
- * each group, for vector_unit.cpp only:
+ * Multiplies rows of integers of 8 or 4 bits, which have a scale, and an offset, for each group, with a row of integers
+ * with a scale for each group, for vector_unit.cpp only:
  *
  *     result = sum over g of (P[g] xScale[g] + offset[g] xSum[g]) scale[g]
  *
  * where P[g] is the sum of products of group g (packed_integers_unit.h). Each operation rounds.
  *
- * Groups are taken eight at a time, of rows that follow each other in memory wherever a row ends. What x has comes in a
- * period of its groups, or twice those if they are odd, as two groups of 4 bits are a vector.
+ * Groups are taken eight at a time, of rows that follow each other in memory wherever a row ends. The groups of x
+ * repeat for each row: the period is their number, or twice that if it is odd, as two groups of 4 bits are a vector.
  */
 #ifndef ASCENDC_HOST_SIMD_PACKED_ROWS_UNIT_H
 #define ASCENDC_HOST_SIMD_PACKED_ROWS_UNIT_H
@@ -74,7 +74,7 @@ struct PeriodicFactors {
     }
 };
 
-// The terms of `count` groups that lie one behind the other.
+// Computes the terms of `count` groups that lie one behind the other.
 template <bool OFFSET, uint32_t PER_BYTE, uint32_t GROUP, typename S>
 HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_t* numbers, const S* scale,
                          const S* offset, uint32_t count, float* terms)

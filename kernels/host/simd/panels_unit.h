@@ -1,5 +1,5 @@
 /*!
- * Parts of a matrix brought together as floats, for vector_unit.cpp only: a library's product then reads them without
+ * Packs parts of a matrix together as floats, for vector_unit.cpp only: a library's product then reads them without
  * gaps, from the cache.
  */
 #ifndef ASCENDC_HOST_SIMD_PANELS_UNIT_H
@@ -41,7 +41,8 @@ void CopyLines(const Panel& panel)
 constexpr uint32_t SQUARE = 8;
 constexpr uint32_t SQUARES = 16;  // elements of a line at a time: whole vectors on every machine
 
-// `lines` lines of `length` elements, of SQUARE x SQUARES at most, by way of a copy: at the edges, and of 16 bits.
+// Transposes `lines` lines of `length` elements, SQUARE x SQUARES at most, by way of a copy: at the edges, and if they
+// have 16 bits.
 template <typename T>
 HOST_INLINE void TransposePart(const Panel& panel, uint32_t line, uint32_t at, uint32_t lines, uint32_t length)
 {

@@ -1,5 +1,5 @@
 /*!
- * Reductions within a repeat, and bits of 16-bit elements, for vector_unit.cpp only.
+ * Implements reductions within a repeat, and And and Or of 16-bit elements, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_REDUCTIONS_UNIT_H
 #define ASCENDC_HOST_SIMD_REDUCTIONS_UNIT_H
@@ -17,9 +17,9 @@ namespace HOST_ISA {
 
 // ---- reductions within a repeat
 
-// A value for each of units [begin, end): `part` makes a vector of a unit, which `op` folds.
+// Computes a value for each of the iterations [begin, end): `part` makes a vector of one, which `op` folds.
 template <class PART, class OP>
-HOST_INLINE void ReduceUnits(const Instruction& self, uint32_t begin, uint32_t end, const PART& part, const OP& op)
+HOST_INLINE void ReduceIterations(const Instruction& self, uint32_t begin, uint32_t end, const PART& part, const OP& op)
 {
     uint32_t u = begin;
     for (; u + W <= end && self.operands[0].stride == sizeof(float); u += W) {
@@ -42,12 +42,12 @@ HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
 
 inline void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
 {
-    ReduceUnits(
+    ReduceIterations(
         self, begin, end, [lanes = self.lanes](const float* src) { return TreeSum(src, lanes); },
         [](VF a, VF b) { return a + b; });
 }
 
-// The largest or smallest value, in one of the lanes that are left. A NaN gives NaN.
+// Returns the largest or smallest value, in one of the lanes that are left. A NaN gives NaN.
 template <class PICK>
 HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
 {
@@ -68,7 +68,7 @@ HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
 inline void RunReduceMax(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const auto pick = [](VF a, VF b) { return MaxOf(a, b); };
-    ReduceUnits(
+    ReduceIterations(
         self, begin, end, [lanes = self.lanes, &pick](const float* src) { return Extreme(src, lanes, pick); }, pick);
 }
 

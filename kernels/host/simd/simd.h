@@ -1,5 +1,5 @@
 /*!
- * Vectors of the machine's width and all that is done with them, for vector_unit.cpp only.
+ * Includes vectors of the machine's width and all operations on them, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_SIMD_H
 #define ASCENDC_HOST_SIMD_SIMD_H

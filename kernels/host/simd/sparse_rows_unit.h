@@ -1,5 +1,5 @@
 /*!
- * Products of rows of a sparse matrix (CSR) with a dense one, for vector_unit.cpp only.
+ * Multiplies rows of a sparse matrix (CSR) with a dense one, for vector_unit.cpp only.
  *
  * A stretch of columns of a sum stays in registers. Where it is narrow, several rows are summed side by side, as the
  * next product of one row waits for the sum of the last. Each sum adds its products in their order, so that neither the

@@ -1,5 +1,5 @@
 /*!
- * Squares of elements transposed in registers, for vector_unit.cpp only.
+ * Transposes squares of elements in registers, for vector_unit.cpp only.
  */
 #ifndef ASCENDC_HOST_SIMD_SQUARES_H
 #define ASCENDC_HOST_SIMD_SQUARES_H
@@ -12,7 +12,7 @@ namespace HOST_ISA {
 
 constexpr uint32_t SQUARE_ROW_BYTES = 32;
 
-// A square of 8 x 8 elements of 32 bits: row i of dst gets element i of each row of src.
+// Transposes 8 x 8 elements of 32 bits: row i of dst gets element i of each row of src.
 #if defined(HOST_SIMD_AVX2)
 HOST_INLINE void TransposeSquare(uint32_t* dst, uint32_t dstStep, const uint32_t* src, int64_t srcStep)
 {

@@ -1,6 +1,6 @@
 /*!
- * The loops behind every recorded instruction. Compiled once per instruction set (HOST_ISA names it); each copy fills
- * one VectorUnit table, and vector_unit_select.cpp picks the best one for the CPU.
+ * Implements the loops behind every recorded instruction. It is compiled once per instruction set (HOST_ISA names it);
+ * each copy fills one VectorUnit table, and vector_unit_select.cpp picks the best one for the CPU.
  */
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC's own AVX-512 header triggers it (bug 105593).
@@ -61,7 +61,7 @@ void FillUnary(VectorUnit& unit, ElementType type)
     row[static_cast<uint32_t>(Layout::REPEAT)] = RunUnary<OP, T, Layout::REPEAT>;
 }
 
-// half, float and, where the chip has it, int32.
+// There is arithmetic for half, float and, where the chip has it, int32.
 template <typename T>
 void FillArithmetic(VectorUnit& unit, ElementType type)
 {

@@ -1,6 +1,6 @@
 /*!
- * The vector unit of one instruction set: a table from operations to the functions that carry them out, and the loops
- * of products and sums that are no instructions.
+ * Declares the vector unit of one instruction set: a table from operations to the functions that carry them out, and
+ * the loops of products and sums that are no instructions.
  */
 #ifndef ASCENDC_HOST_SIMD_VECTOR_UNIT_H
 #define ASCENDC_HOST_SIMD_VECTOR_UNIT_H
@@ -10,7 +10,7 @@
 namespace AscendC {
 namespace host {
 
-// A product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
+// Describes a product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
 struct FewRowsProduct {
     uint32_t m;
     uint32_t n;
@@ -26,7 +26,7 @@ struct FewRowsProduct {
     uint32_t groups;  // cube/product.h
 };
 
-// Rows [begin, end) of a product of a sparse matrix by rows with some columns of a dense one, in float.
+// Describes rows [begin, end) of a product of a sparse matrix by rows with some columns of a dense one, in float.
 struct SparseRowsWork {
     const int32_t* rowEnds;
     const int32_t* indices;
@@ -43,7 +43,7 @@ struct SparseRowsWork {
 };
 constexpr uint32_t MOST_SPARSE_VECTORS = 4;
 
-// The gradient of the values of those rows: products of rows of dy and of the dense matrix, all of one type.
+// The gradient of the values of those rows is made of products of rows of dy and of the dense matrix, all of one type.
 struct SparseGradWork {
     const int32_t* rowEnds;
     const int32_t* indices;
@@ -73,7 +73,8 @@ struct DepthwiseSums {
     bool folds;
 };
 
-// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
+// Describes a part of a matrix, `lines` of `length` elements as they lie in memory, that becomes floats: line by line,
+// or transposed.
 struct Panel {
     const char* src;
     float* dst;
@@ -99,12 +100,12 @@ struct IntegerProduct {
     int64_t cStride;
 };
 
-// Rows of x as integers of 8 bits, x = integers * scale by groups. A row lies as it is, or rows in blocks of eight: the
-// first 16 integers of all rows of a block come first, those at even places of eight first if bytes of the weight hold
-// two numbers.
+// Holds rows of x as integers of 8 bits, x = integers * scale by groups. A row lies as it is, or rows in blocks of
+// eight: the first 16 integers of all rows of a block come first, those at even places of eight first if bytes of the
+// weight hold two numbers.
 struct RoundedRows {
     static constexpr uint32_t ROWS_OF_BLOCK = 8;
-    static constexpr uint32_t NUMBERS_OF_UNIT = 16;
+    static constexpr uint32_t NUMBERS_OF_CHUNK = 16;
     static constexpr uint32_t MOST_FLOAT_ROWS = 4;  // that stay floats
 
     uint32_t m;
@@ -116,13 +117,14 @@ struct RoundedRows {
     int8_t* integers;  // or null: x stays in floats
     float* scale;
     float* sums;      // of a group's integers, times its scale; or of its floats
-    int32_t* shifts;  // what sums of products with the weight's numbers begin with
+    int32_t* shifts;  // sums of products with the weight's numbers begin with this
 
     uint32_t BlockRows() const { return inBlocks ? ROWS_OF_BLOCK : 1; }
-    int8_t* Integers(uint32_t row, uint32_t unit) const
+    int8_t* Integers(uint32_t row, uint32_t chunk) const
     {
         const uint64_t block = row / BlockRows();
-        return integers + ((block * (k / NUMBERS_OF_UNIT) + unit) * BlockRows() + row % BlockRows()) * NUMBERS_OF_UNIT;
+        return integers +
+               ((block * (k / NUMBERS_OF_CHUNK) + chunk) * BlockRows() + row % BlockRows()) * NUMBERS_OF_CHUNK;
     }
     template <typename T>
     T* Factor(T* factors, uint32_t row, uint32_t g) const
@@ -131,7 +133,8 @@ struct RoundedRows {
     }
 };
 
-// y = x w^T + bias, w = (weight + offset) * scale by groups; of two parts silu(y of the first) * (y of the second).
+// Computes y = x w^T + bias, w = (weight + offset) * scale by groups; of two parts silu(y of the first) * (y of the
+// second).
 struct PackedProduct {
     RoundedRows x;
     uint32_t n;
@@ -148,10 +151,10 @@ struct PackedProduct {
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 
-// Runs units [begin, end) of an instruction.
+// Runs the iterations [begin, end) of an instruction.
 using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
 
-// The vector unit of one instruction set: null where Ascend C has no such instruction.
+// Is the vector unit of one instruction set; entries are null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
     uint32_t lanes;         // floats in a vector of the CPU
@@ -178,18 +181,18 @@ struct VectorUnit {
     bool takesBlocks;  // of rounded rows
     void (*multiplyPacked[TYPES])(const PackedProduct& product, uint32_t begin, uint32_t end);
     void (*packPanel[TYPES])(const Panel& panel);  // by the type of what it is made of
-    // By the type of the result, and of what is not packed. They return false if an index is too large, and read
-    // nothing.
+    // The index is the type of the result, and of all that is not packed. They return false if an index is too large,
+    // and read nothing.
     bool (*sumSparseRows[TYPES])(const SparseRowsWork& work);
     bool (*multiplySparseRows[TYPES])(const SparseGradWork& work);
     void (*sumDepthwise)(const DepthwiseSums& work);
 };
 
-// The best vector unit of this library for this CPU.
+// Returns the best vector unit of this library for this CPU.
 const VectorUnit& SelectVectorUnit();
 extern const VectorUnit* const g_vectorUnit;
 
-// The one that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
+// Names the one that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
 const char* VectorUnitName();
 
 }  // namespace host

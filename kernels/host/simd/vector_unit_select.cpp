@@ -17,7 +17,7 @@
 namespace AscendC {
 namespace host {
 
-// The copy for an instruction set. A build has some of them.
+// Declares the copy for an instruction set. A build has some of them.
 #define VECTOR_UNIT(isa)                       \
     namespace isa {                            \
     const VectorUnit& Table(const char* name); \
@@ -51,7 +51,7 @@ bool HasF16c()
 }
 #endif
 
-// The levels of this build, the best first; the last one runs on every CPU of the architecture.
+// These are the levels of this build, the best first; the last one runs on every CPU of the architecture.
 std::vector<Level> Levels()
 {
 #if defined(HOST_PORTABLE_X86)

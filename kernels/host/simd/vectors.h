@@ -1,6 +1,7 @@
 /*!
- * Float vectors of the machine's width, for vector_unit.cpp only. GCC and Clang vector extensions do the arithmetic;
- * what they cannot express is written once per instruction set, here and in the headers that simd.h includes.
+ * Implements float vectors of the machine's width, for vector_unit.cpp only. GCC and Clang vector extensions do the
+ * arithmetic; operations that they cannot express are written once per instruction set, here and in the headers that
+ * simd.h includes.
  *
  * Everything lies in namespace HOST_ISA: vector_unit.cpp is compiled once per instruction set, and functions of the
  * same name compiled for different ones must not be merged by the linker.
@@ -87,7 +88,7 @@ HOST_INLINE VF Choose(VI mask, VF yes, VF no)
     return mask ? yes : no;
 }
 
-// a > b ? a : b and a < b ? a : b, so that b comes out where one is NaN.
+// Computes a > b ? a : b and a < b ? a : b, so that b comes out where one is NaN.
 HOST_INLINE VF LargerOf(VF a, VF b)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -109,7 +110,7 @@ HOST_INLINE VF SmallerOf(VF a, VF b)
 #endif
 }
 
-// True if any lane of a comparison result is set.
+// Returns true if any lane of a comparison result is set.
 HOST_INLINE bool Any(VI mask)
 {
 #if defined(HOST_SIMD_AVX512)

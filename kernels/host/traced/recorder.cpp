@@ -1,5 +1,6 @@
 /*!
- * The observer of the traced build: keeps every call of every core, for the timing model in ms_ascend_ops/profiler.
+ * Implements the observer of the traced build, which keeps every call of every core, for the timing model in
+ * ms_ascend_ops/profiler.
  */
 #include <cstdio>
 #include <cstring>
@@ -20,7 +21,7 @@ constexpr uint32_t MAX_RANGES = 4;
 
 enum class Kind : uint8_t { VECTOR, COPY, SCALAR, QUEUE, SYNC, SETTING, INIT, PRODUCT, OPERAND };
 
-// One call. ms_ascend_ops/profiler/trace.py has the same layout (EVENT), and says what each field means.
+// Records one call. ms_ascend_ops/profiler/trace.py has the same layout (EVENT), and says what each field means.
 struct TraceRecord {
     Kind kind = Kind::SETTING;
     uint8_t pipe = PIPE_S;
@@ -46,7 +47,7 @@ struct TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 104, "as EVENT in ms_ascend_ops/profiler/trace.py");
 
-// Texts by number.
+// Numbers texts.
 class Texts {
 public:
     uint32_t NumberOf(const std::string& text)
@@ -64,7 +65,7 @@ private:
     std::vector<std::string> texts_;
 };
 
-// The bytes of the Unified Buffer between the first and the last that an operand touches.
+// Returns the bytes of the Unified Buffer between the first and the last that an operand touches.
 std::pair<uint32_t, uint32_t> RangeOf(const Access& access)
 {
     const uint32_t size = SizeOf(access.dtype);
@@ -150,7 +151,7 @@ public:
         record.offset = event.global.offset;
         record.argument = event.global.argument;
     }
-    // Behind a product its operands, A and B, and its result, as copies would tell of them.
+    // Behind a product come its operands, A and B, and its result, as copies would tell of them.
     void OnProduct(const ProductEvent& event) override
     {
         if (event.call == ProductCall::ITERATE) {
@@ -283,7 +284,7 @@ Observer& TheObserver()
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The platform that tiling functions see, and overruled values. 0: as it is.
+// Sets the platform that tiling functions see, and overruled values. 0: as it is.
 void MsAscendTraceSetPlatform(uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore, uint32_t queueBuffers)
 {
     AscendC::host::Settings& settings = AscendC::host::TheSettings();

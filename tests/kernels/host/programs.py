@@ -23,12 +23,12 @@ BITS = {"float32": lambda r: int(np.float32(r.choice([0.5, -1.0, 0.25, 1.0])).vi
         "int32": lambda r: r.randrange(7)}  # fmt: skip
 
 
-def elements(base, size, units, stride, lanes, block_stride=1):
-    """Byte offset of every element, (units, lanes): `stride` bytes from a unit to the next, blocks apart within one."""
+def elements(base, size, iterations, stride, lanes, block_stride=1):
+    """Byte offset of every element, (iterations, lanes): iterations lie `stride` bytes apart, blocks within one too."""
     lane = np.arange(lanes)
     per_block = BLOCK // size
     within = lane // per_block * block_stride * BLOCK + lane % per_block * size
-    return base + np.arange(units)[:, None] * stride + within
+    return base + np.arange(iterations)[:, None] * stride + within
 
 
 def _span(offsets, size):
@@ -122,9 +122,10 @@ class Generator:
     def repeat(self, op, dst, a, b, mask, repeats, strides, counter=0):
         """With `counter`, counter mode over that many elements."""
         size = SIZE[self.dtype]
-        units, lanes = (-(-counter * size // 256), 256 // size) if counter else (repeats, mask)
+        iterations, lanes = (-(-counter * size // 256), 256 // size) if counter else (repeats, mask)
         d, s0, s1 = (
-            elements(base, size, units, strides[3 + i] * BLOCK, lanes, strides[i]) for i, base in enumerate((dst, a, b))
+            elements(base, size, iterations, strides[3 + i] * BLOCK, lanes, strides[i])
+            for i, base in enumerate((dst, a, b))
         )
         if not element_wise(d, (s0, s1), size):
             return
