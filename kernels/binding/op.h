@@ -29,7 +29,7 @@ LaunchConfig Tiled(const char* op, TILING&& tiling)
     }
 }
 
-// Tools and tests read tiling values so.
+// Tools and tests read tiling values in this form.
 struct TilingField {
     const char* name;
     bool isReal;

@@ -42,7 +42,7 @@ struct Cann {
 using Prepare = int (*)(void*, std::vector<void*>, std::vector<void*>, uint64_t*, void**);
 using Launch = int (*)(void*, uint64_t, void*, void*);
 
-// Is an operator with its attributes.
+// Holds an operator with its attributes.
 struct Function {
     std::shared_ptr<const Cann> cann;
     std::string operatorName;

@@ -96,7 +96,7 @@ private:
     mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
 };
 
-// Is a super kernel for tensors of certain dtypes and shapes.
+// Holds a super kernel for tensors of certain dtypes and shapes.
 class SuperKernelPlan {
 public:
     // Throws TypeError and std::invalid_argument.

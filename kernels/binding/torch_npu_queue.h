@@ -72,7 +72,7 @@ struct Description {
     int64_t reach;  // the tensor reaches so far in the memory, in elements
 };
 
-// Is a call for tensors of given forms, but for their addresses.
+// Holds all of a call for tensors of given forms but their addresses.
 struct QueuedLaunch {
     std::string name;
     AclnnFunctions functions;
@@ -80,7 +80,7 @@ struct QueuedLaunch {
     size_t inputs;
     std::vector<int64_t> integers;
     std::vector<double> reals;
-    std::vector<std::pair<bool, size_t>> attributes;  // is it real, and its index
+    std::vector<std::pair<bool, size_t>> attributes;  // whether it is real, and its index
     uint64_t workspaceBytes;
     int32_t layout;
 

@@ -270,7 +270,7 @@ public:
     }
 
 private:
-    // Is a tile as it was loaded.
+    // Holds a tile as it was loaded.
     struct Operands {
         AscendC::LocalTensor<T> dy;
         AscendC::LocalTensor<T> gate;

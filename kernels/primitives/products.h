@@ -15,7 +15,7 @@ namespace ms_ascend_ops {
 // a stride of 16 bits, and CANN hands it what is left of a larger one.
 inline constexpr MatmulConfig PRODUCT_CONFIG = GetMDLConfig(true);
 
-// Is a matrix in global memory, which may be read as its transpose.
+// Describes a matrix in global memory, which may be read as its transpose.
 template <typename T, bool TRANSPOSED = false>
 using GmMatrix = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, TRANSPOSED>;
 

@@ -121,7 +121,7 @@ inline Need Heads(uint64_t dim, DataType dtype, const TensorDesc& cos, const Pai
     return {tiling.stride * perElement, perPosition};
 }
 
-// A kernel walks through positions of x and rows of the tables so.
+// Says how a kernel walks through positions of x and rows of the tables.
 struct Walk {
     uint64_t sequences;
     uint64_t length;  // of a sequence

@@ -12,7 +12,7 @@
 
 namespace ms_ascend_ops {
 
-// Is the columns [begin, end) of a row.
+// Describes the columns [begin, end) of a row.
 struct RowPiece {
     uint64_t row;
     uint32_t piece;

@@ -16,7 +16,7 @@
 
 namespace ms_ascend_ops {
 
-// Is a stretch of columns; `width` is padded to whole blocks, and the padding takes part.
+// Describes a stretch of columns; `width` is padded to whole blocks, and the padding takes part.
 struct SoftmaxColumnTile {
     uint64_t offset;  // of its first element in global memory
     uint32_t cols;

@@ -51,7 +51,7 @@ void CheckBase(const ProductEvent& event)
     }
 }
 
-// Is a parameter of an instruction that CANN makes of a product.
+// Holds a parameter of an instruction that CANN makes of a product.
 struct Parameter {
     const char* instruction;
     const char* name;

@@ -80,7 +80,7 @@ struct Rows {
     bool IsStretch() const { return rows == 1 || stride == rowBytes; }
 };
 
-// Is a set of bytes.
+// Describes a set of bytes.
 class Ranges {
 public:
     void Add(const Span& span);

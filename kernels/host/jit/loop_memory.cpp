@@ -63,7 +63,7 @@ void LoopMemory::Write(const Value& store, uint32_t k, const char* type, const s
         [&] { WritePieces(type, value, address, elements, piece); });
 }
 
-// Stores past the caches, so many elements at a time.
+// Stores that bypass the caches, so many elements at a time.
 void LoopMemory::WritePieces(const char* type, const std::string& value, const std::string& address, uint32_t elements,
                              uint32_t piece)
 {

@@ -62,7 +62,7 @@ struct LaunchInfo {
 
 // ---- buffers of a core
 
-// Is one buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
+// Describes one buffer of a TQue (InitBuffer with `num` makes num of them, numbered consecutively) or a TBuf.
 struct Buffer {
     uint32_t offset;  // in the Unified Buffer
     uint32_t bytes;   // rounded up to 32

@@ -19,7 +19,7 @@ constexpr size_t MAX_SHARING_OPERANDS = 32;
 // An instruction may join a loop that began at most so far back.
 constexpr uint32_t MAX_BACK = 64;
 
-// Is a loop while instructions are added to it.
+// Builds a loop: instructions are added to it.
 struct OpenLoop {
     std::vector<uint32_t> members;
     std::vector<LoopInstruction> instructions;

@@ -15,7 +15,7 @@
 namespace AscendC {
 namespace host {
 
-// Is a queue's stream of copies: the place of the last one tells that of the next.
+// Describes a queue's stream of copies: the place of the last one tells that of the next.
 struct Stream {
     const char* last = nullptr;
 };

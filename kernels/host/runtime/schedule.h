@@ -68,7 +68,7 @@ private:
         uint32_t wide;
     };
 
-    // Is an address in the memory of an origin.
+    // Describes an address in the memory of an origin.
     struct Relocation {
         char** place;  // in instructions_ or bases_
         int32_t origin;

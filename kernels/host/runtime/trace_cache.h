@@ -79,7 +79,7 @@ private:
         char value[8];
     };
 
-    // Is a product, whose matrices lie at `places`.
+    // Describes a product, whose matrices lie at `places`.
     struct PlacedProduct {
         Product product;
         Place places[4];  // a, b, c, bias

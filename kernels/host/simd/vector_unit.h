@@ -154,7 +154,7 @@ enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 // Runs the iterations [begin, end) of an instruction.
 using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
 
-// Is the vector unit of one instruction set; entries are null where Ascend C has no such instruction.
+// Describes the vector unit of one instruction set; entries are null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
     uint32_t lanes;         // floats in a vector of the CPU
