@@ -1,5 +1,5 @@
 /*!
- * Calls of kernels: they go to the kernel library.
+ * Passes calls of kernels to the kernel library.
  */
 #include <dlfcn.h>
 #include <unistd.h>

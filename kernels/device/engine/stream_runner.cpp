@@ -1,5 +1,5 @@
 /*!
- * The thread of a stream: it runs the ring's commands in order.
+ * Implements the thread of a stream, which runs the ring's commands in order.
  */
 #include <ctime>
 

@@ -1,5 +1,5 @@
 /*!
- * Functions below ACL that report to CANN's profiler. They may pass: no profile can be begun here.
+ * Implements functions below ACL that report to CANN's profiler. They may pass: no profile can be begun here.
  */
 #include <cstdint>
 

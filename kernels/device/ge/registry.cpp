@@ -1,6 +1,7 @@
 /*!
- * The classes of the graph engine that MindSpore's plugin calls when it is loaded, as far as it looks at what they give
- * back. The layout of the objects is CANN's: MindSpore has been compiled with its headers, and with the old ABI.
+ * Implements the classes of the graph engine that MindSpore's plugin calls when it is loaded, as far as it looks at
+ * what they give back. The layout of the objects is CANN's: MindSpore has been compiled with its headers, and with the
+ * old ABI.
  */
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
 /*!
- * A rank's communicator, and what the files of HCCL's functions share.
+ * Declares a rank's communicator, which the files of HCCL's functions share.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_HCCL_COMMUNICATOR_H
 #define MS_ASCEND_OPS_DEVICE_HCCL_COMMUNICATOR_H

@@ -1,5 +1,5 @@
 /*!
- * HCCL's functions that make communicators and tell of them.
+ * Implements HCCL's functions that make communicators and tell of them.
  */
 #include <cstring>
 #include <fstream>

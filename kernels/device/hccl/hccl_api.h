@@ -1,5 +1,6 @@
 /*!
- * HCCL's types, as far as its functions here read them. Names and values are those of CANN's hccl/hccl_types.h.
+ * Declares HCCL's types, as far as its functions here read them. Names and values are those of CANN's
+ * hccl/hccl_types.h.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_HCCL_API_H
 #define MS_ASCEND_OPS_DEVICE_HCCL_API_H

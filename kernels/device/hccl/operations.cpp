@@ -1,7 +1,8 @@
 /*!
- * HCCL's operations. Everything is made of two calls of the device: `hccl:exchange`, in which a rank sends pieces of
- * its memory to others and gets such pieces, and `hccl:reduce`, in which it sends a piece to each rank that reduces,
- * and reduces what it gets from all. ms_ascend_ops/device/operators/communication.py has the order of their values.
+ * Implements HCCL's operations. Everything is made of two calls of the device: `hccl:exchange`, in which a rank sends
+ * pieces of its memory to others and gets such pieces, and `hccl:reduce`, in which it sends a piece to each rank that
+ * reduces, and reduces what it gets from all. ms_ascend_ops/device/operators/communication.py has the order of their
+ * values.
  */
 #include <algorithm>
 

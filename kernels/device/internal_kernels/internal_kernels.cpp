@@ -1,7 +1,7 @@
 /*!
- * MindSpore's own fused kernels for inference (libms_kernels_internal.so of its wheel: products with several weights,
- * attention over pages, writing into a cache ...) on the emulated device: a launch becomes a call of the device
- * (protocol/call.h), which ms_ascend_ops/device/operators/internal_kernels.py computes.
+ * Implements MindSpore's own fused kernels for inference (libms_kernels_internal.so of its wheel: products with several
+ * weights, attention over pages, writing into a cache ...) on the emulated device: a launch becomes a call of the
+ * device (protocol/call.h), which ms_ascend_ops/device/operators/internal_kernels.py computes.
  *
  * Compiled when a program first asks for the device, against the headers of the MindSpore that is installed: they say
  * what each kernel is told, and differ between its versions. The call is named "internal:" and the kernel; its values

@@ -1,5 +1,5 @@
 /*!
- * Copies between tensors on the device, one of each two with strides: what CANN calls aclnnContiguous and
+ * Executes copies between tensors on the device, one of each two with strides: what CANN calls aclnnContiguous and
  * aclnnViewCopy.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_COPY_EXECUTOR_H

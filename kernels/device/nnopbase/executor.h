@@ -1,5 +1,5 @@
 /*!
- * Executors: a call of an operator between the two functions of its aclnn interface.
+ * An executor is a call of an operator between the two functions of its aclnn interface.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_EXECUTOR_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_EXECUTOR_H

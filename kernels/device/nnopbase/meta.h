@@ -1,5 +1,5 @@
 /*!
- * The objects of CANN's operator interface: what aclCreateTensor and its kin make.
+ * Declares the objects of CANN's operator interface, which aclCreateTensor and its kin make.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_META_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_META_H

@@ -1,6 +1,6 @@
 /*!
- * The functions of CANN's nnopbase that a libcust_opapi.so calls, as CANN's op_build writes them. Signatures and
- * structs are those that it declares itself in every source.
+ * Implements the functions of CANN's nnopbase that a libcust_opapi.so calls, as CANN's op_build writes them. Signatures
+ * and structs are those that it declares itself in every source.
  */
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 /*!
- * The functions of CANN's nnopbase that the functions of this library's package call, and their structs.
+ * Declares the functions of CANN's nnopbase that the functions of this library's package call, and their structs.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_NNOPBASE_API_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_NNOPBASE_API_H

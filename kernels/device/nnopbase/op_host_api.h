@@ -1,6 +1,6 @@
 /*!
- * The C interface of an op_host library of the emulated device (libcust_opmaster_rt2.0.so): what CANN reads from the
- * registry of operators, and what it calls: tiling, shape and dtype inference.
+ * Declares the C interface of an op_host library of the emulated device (libcust_opmaster_rt2.0.so): CANN reads the
+ * registry of operators through it, and calls tiling, shape and dtype inference.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_OP_HOST_API_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_OP_HOST_API_H

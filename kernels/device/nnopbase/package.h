@@ -1,5 +1,6 @@
 /*!
- * Packages of operators as they are installed: CANN's layout under ASCEND_CUSTOM_OPP_PATH and $ASCEND_OPP_PATH/vendors.
+ * Finds packages of operators as they are installed: CANN's layout under ASCEND_CUSTOM_OPP_PATH and
+ * $ASCEND_OPP_PATH/vendors.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_PACKAGE_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_PACKAGE_H

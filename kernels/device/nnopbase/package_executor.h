@@ -1,5 +1,5 @@
 /*!
- * The executor of an operator of a package, which the functions of its libcust_opapi.so fill (nnopbase.cpp).
+ * Declares the executor of an operator of a package, which the functions of its libcust_opapi.so fill (nnopbase.cpp).
  */
 #ifndef MS_ASCEND_OPS_DEVICE_NNOPBASE_PACKAGE_EXECUTOR_H
 #define MS_ASCEND_OPS_DEVICE_NNOPBASE_PACKAGE_EXECUTOR_H

@@ -1,6 +1,6 @@
 /*!
- * CANN's operators by their names of the graph engine (aclopCompileAndExecute), with the descriptions of tensors that
- * they take. Part of libascendcl: nothing is compiled, an execution is a call of the device (protocol/call.h).
+ * Runs CANN's operators by their names of the graph engine (aclopCompileAndExecute), with the descriptions of tensors
+ * that they take. Part of libascendcl: nothing is compiled, an execution is a call of the device (protocol/call.h).
  *
  * The call is named "aclop:" and the operator; its values are the counts of inputs and outputs, then for each of these
  * its name (TEXT), TENSOR or NONE, and the bytes of one that is on the host (BLOB) or NONE, then names and values of

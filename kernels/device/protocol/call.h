@@ -1,5 +1,5 @@
 /*!
- * One call of an operator on the emulated device, as bytes: what the host's libraries (nnopbase, opapi) put into a
+ * Encodes one call of an operator on the emulated device as bytes: the host's libraries (nnopbase, opapi) put it into a
  * stream and the device process reads. A call is a name and a list of values; a kernel of a package is a call, too.
  *
  * Layout, little endian, no padding: the name (a text), the count of values (u32), then each value: its kind (u8) and

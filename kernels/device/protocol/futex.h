@@ -1,5 +1,5 @@
 /*!
- * Waiting for a 32-bit word of memory that several processes share.
+ * Waits for a 32-bit word of memory that several processes share.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_PROTOCOL_FUTEX_H
 #define MS_ASCEND_OPS_DEVICE_PROTOCOL_FUTEX_H

@@ -1,5 +1,5 @@
 /*!
- * ACL: copies and sets. Synchronous ones run at once, without regard to any stream, as CANN says of them.
+ * Implements ACL's copies and sets. Synchronous ones run at once, without regard to any stream, as CANN says of them.
  */
 #include "runtime/acl_api.h"
 #include "runtime/host_memory.h"

@@ -1,5 +1,5 @@
 /*!
- * ACL: events.
+ * Implements ACL's events.
  */
 #include "runtime/acl_api.h"
 

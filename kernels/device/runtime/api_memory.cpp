@@ -1,5 +1,5 @@
 /*!
- * ACL: memory of devices and of the host.
+ * Implements ACL's memory of devices and of the host.
  */
 #include "runtime/acl_api.h"
 #include "runtime/host_memory.h"

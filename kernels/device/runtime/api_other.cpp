@@ -1,5 +1,5 @@
 /*!
- * ACL: limits, options, versions; and functions that have nothing to do on this device.
+ * Implements ACL's limits, options and versions, and functions that have nothing to do on this device.
  */
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /*!
- * ACL: streams, callbacks, captures.
+ * Implements ACL's streams, callbacks and captures.
  */
 #include "runtime/acl_api.h"
 #include "runtime/captures.h"

@@ -1,5 +1,5 @@
 /*!
- * Contexts: of a device, current in a thread; they own streams.
+ * Contexts belong to a device and are current in a thread; they own streams.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_CONTEXTS_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_CONTEXTS_H

@@ -1,5 +1,5 @@
 /*!
- * Copies between the host's memory and the devices', by this process.
+ * This process copies between the host's memory and the devices'.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_COPIES_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_COPIES_H

@@ -1,5 +1,5 @@
 /*!
- * The devices of this program: their processes, their memory, and the session that all share.
+ * Holds the devices of this program: their processes, their memory, and the session that all share.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_DEVICES_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_DEVICES_H

@@ -1,5 +1,5 @@
 /*!
- * Error codes of ACL, and the text of the last error of each thread.
+ * Declares error codes of ACL, and the text of the last error of each thread.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_ERRORS_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_ERRORS_H

@@ -1,6 +1,6 @@
 /*!
- * The memory of a device, as the host keeps books of it: which addresses are allocated, where in the device's file they
- * are, and the host's own view of that file. The addresses themselves have no rights in the host's process.
+ * The host keeps books of the memory of a device: which addresses are allocated, where in the device's file they are,
+ * and the host's own view of that file. The addresses themselves have no rights in the host's process.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_MEMORY_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_MEMORY_H

@@ -1,5 +1,5 @@
 /*!
- * Addresses that are reserved, physical memory that is mapped to them, and memory of the host that is registered.
+ * Reserves addresses, maps physical memory to them, and registers memory of the host.
  */
 #include <sys/mman.h>
 

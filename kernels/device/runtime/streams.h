@@ -1,5 +1,5 @@
 /*!
- * Streams and events of the host's side.
+ * Declares streams and events of the host's side.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_STREAMS_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_STREAMS_H

@@ -1,6 +1,6 @@
 /*!
- * Tables of what handles stand for. A handle is the address of an entry, and entries never go away, so that a handle
- * that is no longer good is found to be that.
+ * Keeps tables of the objects that handles stand for. A handle is the address of an entry, and entries never go away,
+ * so that a handle that is no longer good is found to be that.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_RUNTIME_TABLES_H
 #define MS_ASCEND_OPS_DEVICE_RUNTIME_TABLES_H

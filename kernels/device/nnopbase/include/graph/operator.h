@@ -1,5 +1,5 @@
 /*!
- * CANN's graph/operator.h for the plugin of parsers: attributes by their names, as texts with their types.
+ * This is CANN's graph/operator.h for the plugin of parsers: attributes by their names, as texts with their types.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_GRAPH_OPERATOR_H
 #define MS_ASCEND_OPS_DEVICE_GRAPH_OPERATOR_H

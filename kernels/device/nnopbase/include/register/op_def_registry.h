@@ -1,7 +1,7 @@
 /*!
- * CANN's registration and tiling interfaces on the emulated device: the part that generated op_host files use, with
- * CANN's names and signatures, and contexts that ../../op_host_library.cpp fills. Written for this project; it holds
- * nothing of CANN's sources.
+ * Declares CANN's registration and tiling interfaces on the emulated device: the part that generated op_host files use,
+ * with CANN's names and signatures, and contexts that ../../op_host_library.cpp fills. Written for this project; it
+ * holds nothing of CANN's sources.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_REGISTER_OP_DEF_REGISTRY_H
 #define MS_ASCEND_OPS_DEVICE_REGISTER_OP_DEF_REGISTRY_H

@@ -1,5 +1,5 @@
 /*!
- * CANN's register/register.h: plugins of parsers, by the type that an original model calls an operator.
+ * This is CANN's register/register.h: plugins of parsers, by the type that an original model calls an operator.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_REGISTER_REGISTER_H
 #define MS_ASCEND_OPS_DEVICE_REGISTER_REGISTER_H

@@ -1,5 +1,5 @@
 /*!
- * CANN's tiling data: fields in the order of their definition, each aligned to its size, the whole to 8
+ * Implements CANN's tiling data: fields in the order of their definition, each aligned to its size, the whole to 8
  * bytes, as a C++ struct of the same fields lies in memory.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_REGISTER_TILINGDATA_BASE_H

@@ -1,5 +1,5 @@
 /*!
- * The fields of CANN's TCubeTiling that kernels may read; binding/entry.h has the same for kernels.
+ * Declares the fields of CANN's TCubeTiling that kernels may read; binding/entry.h has the same for kernels.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_TILING_CUBE_TILING_H
 #define MS_ASCEND_OPS_DEVICE_TILING_CUBE_TILING_H

@@ -1,5 +1,5 @@
 /*!
- * CANN's tiling classes of products: they refuse what CANN documents as wrong, and take what they are given.
+ * Implements CANN's tiling classes of products: they refuse what CANN documents as wrong, and take what they are given.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_TILING_TILING_API_H
 #define MS_ASCEND_OPS_DEVICE_TILING_TILING_API_H

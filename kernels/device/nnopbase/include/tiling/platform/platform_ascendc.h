@@ -1,5 +1,5 @@
 /*!
- * CANN's description of the chip.
+ * Implements CANN's description of the chip.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_TILING_PLATFORM_ASCENDC_H
 #define MS_ASCEND_OPS_DEVICE_TILING_PLATFORM_ASCENDC_H
