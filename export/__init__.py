@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ms_ascend_ops.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from ms_ascend_ops.export.builtins.stand_ins import cpu_builtins
+    from ms_ascend_ops.export.builtins.shims import cpu_builtins
     from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir
     from ms_ascend_ops.export.engines.substitute import optimize
     from ms_ascend_ops.export.files.bundle import bundle
@@ -24,7 +24,7 @@ _ORIGINS = {
     "MindIRNetwork": "files.load",
     "Report": "reports.report",
     "bundle": "files.bundle",
-    "cpu_builtins": "builtins.stand_ins",
+    "cpu_builtins": "builtins.shims",
     "export_mindir": "files.mindir",
     "load": "files.load",
     "optimize": "engines.substitute",

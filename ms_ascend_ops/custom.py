@@ -185,7 +185,7 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("side_effect_mem", True)
 
 
-class _StandIn(ops.Primitive):  # type: ignore[misc]
+class _PassOn(ops.Primitive):  # type: ignore[misc]
     """Passes the tensor on in a graph, for a place whose gradient does not count. Called by Python it does nothing."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class _StandIn(ops.Primitive):  # type: ignore[misc]
         return tensor
 
 
-_stand_in = _StandIn()
+_pass_on = _PassOn()
 
 
 @ms.jit_class
@@ -214,7 +214,7 @@ class _Applied:
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         if self.taken is not None:
-            tensors = [tensors[i] if i >= 0 else _stand_in(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
+            tensors = [tensors[i] if i >= 0 else _pass_on(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:

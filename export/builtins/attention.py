@@ -41,7 +41,7 @@ def flash_attention_score(  # noqa: PLR0912
     input_layout: str = "BSH",
     sparse_mode: int = 0,
 ) -> Tensor:
-    """Stand in for `mindspore.ops.flash_attention_score`, with the gradients of query, key, value and real_shift.
+    """Replaces `mindspore.ops.flash_attention_score`, with the gradients of query, key, value and real_shift.
 
     Without dropout. A query that sees no key gives zeros. `inner_precise` changes nothing, as there.
     """
@@ -121,7 +121,7 @@ def prompt_flash_attention(
     sparse_mode: int = 0,
     inner_precise: int = 1,
 ) -> Tensor:
-    """Stand in for `mindspore.ops.prompt_flash_attention`, without quantization. For inference.
+    """Replaces `mindspore.ops.prompt_flash_attention`, without quantization. For inference.
 
     Queries behind their actual length give zeros.
     """
@@ -175,7 +175,7 @@ def incre_flash_attention(  # noqa: PLR0912
     inner_precise: int = 1,
     kv_padding_size: Tensor | None = None,
 ) -> Tensor:
-    """Stand in for `mindspore.ops.incre_flash_attention`, without quantization and pages. For inference."""
+    """Replaces `mindspore.ops.incre_flash_attention`, without quantization and pages. For inference."""
     name = "incre_flash_attention"
     for scale in (dequant_scale1, quant_scale1, dequant_scale2, quant_scale2, quant_offset2):
         if scale is not None:

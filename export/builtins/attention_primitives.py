@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as ms_ops
 from ms_ascend_ops.export.builtins import attention
-from ms_ascend_ops.export.builtins.stock_primitives import StandIn
+from ms_ascend_ops.export.builtins.stock_primitives import Shim
 
 from ms_ascend_ops import ops, registry
 from ms_ascend_ops.custom import FusedPrimitive
@@ -16,7 +16,7 @@ from ms_ascend_ops.custom import FusedPrimitive
 __all__ = ["FlashAttentionScore", "PagedAttention", "PromptFlashAttention", "ReshapeAndCache", "attend_pages"]
 
 
-class FlashAttentionScore(StandIn):
+class FlashAttentionScore(Shim):
     """Computes FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four
     outputs.
     """
@@ -90,7 +90,7 @@ class FlashAttentionScore(StandIn):
         return out.reshape(query.shape)
 
 
-class PromptFlashAttention(StandIn):
+class PromptFlashAttention(Shim):
     """Computes PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
 
     def __init__(
@@ -147,7 +147,7 @@ class PromptFlashAttention(StandIn):
         )
 
 
-class ReshapeAndCache(StandIn):
+class ReshapeAndCache(Shim):
     """Computes ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and
     returns key.
     """
@@ -168,7 +168,7 @@ class ReshapeAndCache(StandIn):
         return ms_ops.depend(key, changed)
 
 
-class PagedAttention(StandIn):
+class PagedAttention(Shim):
     """Computes PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables,
     context_lens).
     """

@@ -22,7 +22,7 @@ from ms_ascend_ops.export.builtins.quantized_primitives import quantized_product
 
 from ms_ascend_ops import ops
 
-__all__ = ["CUSTOM_OPS", "NAME", "custom_ops_stand_in"]
+__all__ = ["CUSTOM_OPS", "NAME", "custom_ops_shim"]
 
 NAME = "ms_custom_ops"
 
@@ -359,7 +359,7 @@ CUSTOM_OPS = [function.__name__ for function in _FUNCTIONS]
 
 
 @contextmanager
-def custom_ops_stand_in() -> Iterator[None]:
+def custom_ops_shim() -> Iterator[None]:
     """Make `import ms_custom_ops` work within the block where the package is not installed."""
     if NAME in sys.modules or find_spec(NAME) is not None:
         yield

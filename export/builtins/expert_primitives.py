@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as ms_ops
-from ms_ascend_ops.export.builtins.stock_primitives import StandIn
+from ms_ascend_ops.export.builtins.stock_primitives import Shim
 
 from ms_ascend_ops import ops, registry
 
@@ -39,7 +39,7 @@ def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, T
     return ms_ops.gather(tokens, rows.reshape(-1).astype(ms.int32), 0), places.reshape(-1), ends
 
 
-class MoeTokenPermute(StandIn):
+class MoeTokenPermute(Shim):
     """Sorts tokens by their experts: MoeTokenPermute()(tokens, indices, num_out_tokens), with where each one
     lies there.
     """
@@ -53,7 +53,7 @@ class MoeTokenPermute(StandIn):
         return rows if num_out_tokens is None else rows[:num_out_tokens], places
 
 
-class MoeTokenUnpermute(StandIn):
+class MoeTokenUnpermute(Shim):
     """Restores the order of tokens, weighted and added: MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs)."""
 
     def construct(
@@ -73,7 +73,7 @@ class MoeTokenUnpermute(StandIn):
         return ops.moe_token_unpermute(rows, places, probs)
 
 
-class MoeInitRoutingV2(StandIn):
+class MoeInitRoutingV2(Shim):
     """Computes MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how
     many.
     """
@@ -96,7 +96,7 @@ class MoeInitRoutingV2(StandIn):
         return rows, places, ends if expert_tokens_count_or_cumsum_flag == 1 else counts, counts
 
 
-class FusedAddTopKDiv(StandIn):
+class FusedAddTopKDiv(Shim):
     """Chooses the best experts of the best groups: FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...)."""
 
     def construct(
@@ -123,7 +123,7 @@ class FusedAddTopKDiv(StandIn):
         return ops.moe_gating_top_k(x, bias, k, "sigmoid", is_norm, group_num, group_topk, score, scale)
 
 
-class GroupedMatmulV4(StandIn):
+class GroupedMatmulV4(Shim):
     """Computes GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight
     of all groups.
     """
@@ -169,7 +169,7 @@ class GroupedMatmulV4(StandIn):
         return [y.astype(ms.bfloat16 if output_dtype is None else output_dtype)]
 
 
-class GroupedMatmul(StandIn):
+class GroupedMatmul(Shim):
     """Computes GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
 
     def __init__(self, split_item: int = 0, group_type: int = -1, transpose_a: bool = False, transpose_b: bool = False):

@@ -27,29 +27,29 @@ from ms_ascend_ops.export.builtins.expert_primitives import (
     MoeTokenUnpermute,
 )
 from ms_ascend_ops.export.builtins.quantized_primitives import DynamicQuantExt, QuantBatchMatmul, QuantV2
-from ms_ascend_ops.export.builtins.stock_primitives import STOCK, StandIn
+from ms_ascend_ops.export.builtins.stock_primitives import STOCK, Shim
 
 from ms_ascend_ops import ops
 from ms_ascend_ops.convolution import PADDINGS
 
 __all__ = [
-    "STAND_INS",
-    "StandIn",
+    "SHIMS",
+    "Shim",
     "conv2d_padding",
     "rotary_position_embedding",
-    "stand_in_for",
+    "shim_for",
 ]
 
 
-def stand_in_for(primitive: Any) -> StandIn:
+def shim_for(primitive: Any) -> Shim:
     """Return the cell for a primitive object, with the same attributes."""
-    kind = STAND_INS[type(primitive).__name__]
+    kind = SHIMS[type(primitive).__name__]
     names = list(inspect.signature(kind.__init__).parameters)[1:]
-    made: StandIn = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
+    made: Shim = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
     return made
 
 
-class RmsNorm(StandIn):
+class RmsNorm(Shim):
     """Computes RmsNorm(epsilon)(x, gamma)."""
 
     def __init__(self, epsilon: float = 1e-6):
@@ -60,21 +60,21 @@ class RmsNorm(StandIn):
         return ops.rms_norm(x, gamma, self.epsilon)
 
 
-class AddRmsNorm(StandIn):
+class AddRmsNorm(Shim):
     """Computes AddRmsNorm()(x1, x2, gamma, epsilon)."""
 
     def construct(self, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
         return ops.add_rms_norm(x1, x2, gamma, epsilon)
 
 
-class Swiglu(StandIn):
+class Swiglu(Shim):
     """Computes Swiglu()(input, dim)."""
 
     def construct(self, input: Tensor, dim: int = -1) -> Tensor:
         return ops.swiglu(input, dim)
 
 
-class Conv2DExt(StandIn):
+class Conv2DExt(Shim):
     """Computes Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of
     named paddings.
     """
@@ -100,7 +100,7 @@ def conv2d_padding(
 
 
 def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
-    """Stand in for `mindspore.ops.rotary_position_embedding`: tables of four dims, all but those of positions 1."""
+    """Replaces `mindspore.ops.rotary_position_embedding`: tables of four dims, all but those of positions 1."""
     if mode not in (0, 1):
         raise ValueError(f"rotary_position_embedding: mode must be 0 or 1 on a CPU, got {mode}")
     kind = "interleave" if mode == 1 else "half"
@@ -114,14 +114,14 @@ def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0
     return ops.rotary_embedding(x, cos, sin, kind, "BNSD")
 
 
-class RotaryPositionEmbedding(StandIn):
+class RotaryPositionEmbedding(Shim):
     """Computes RotaryPositionEmbedding()(x, cos, sin, mode)."""
 
     def construct(self, x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
         return rotary_position_embedding(x, cos, sin, mode)
 
 
-class ApplyRotaryPosEmb(StandIn):
+class ApplyRotaryPosEmb(Shim):
     """Computes ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
 
     position_ids has the lengths of the sequences. Of all their tokens, each has the row of the tables of its position;
@@ -160,7 +160,7 @@ def _rows_of(lengths: Tensor, tokens: int) -> Tensor:
     return index - before * whole.astype(ms.int32)
 
 
-STAND_INS: dict[str, Any] = (
+SHIMS: dict[str, Any] = (
     STOCK
     | {"Conv2DPadding": Conv2DExt}
     | {

@@ -7,21 +7,21 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as ms_ops
-from ms_ascend_ops.export.builtins.stock_primitives import StandIn
+from ms_ascend_ops.export.builtins.stock_primitives import Shim
 
 from ms_ascend_ops import ops
 
 __all__ = ["DynamicQuantExt", "QuantBatchMatmul", "QuantV2", "quantized_product"]
 
 
-class DynamicQuantExt(StandIn):
+class DynamicQuantExt(Shim):
     """Stand for `DynamicQuantExt()(x, smooth_scales)`: rows rounded to int8, and the scale of each."""
 
     def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
         return ops.dynamic_quant(x, None if smooth_scales is None else smooth_scales.astype(x.dtype))
 
 
-class QuantV2(StandIn):
+class QuantV2(Shim):
     """Quantizes to int8, to the nearest even: QuantV2()(x, scale, offset)."""
 
     def construct(
@@ -39,7 +39,7 @@ class QuantV2(StandIn):
         return ms_ops.clamp(ms_ops.round(values), -128.0, 127.0).astype(ms.int8)
 
 
-class QuantBatchMatmul(StandIn):
+class QuantBatchMatmul(Shim):
     """Computes QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
 
     Sums are exact; of a weight with a batch, in float32, up to 1040 products are.

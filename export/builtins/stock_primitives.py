@@ -11,36 +11,36 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from mindspore import ops as ms_ops
 
-__all__ = ["STOCK", "StandIn"]
+__all__ = ["STOCK", "Shim"]
 
 
-class StandIn(nn.Cell):  # type: ignore[misc]
+class Shim(nn.Cell):  # type: ignore[misc]
     """Holds what a primitive has besides its call: none of it matters on one CPU."""
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
-    def shard(self, *args: Any, **kwargs: Any) -> StandIn:
+    def shard(self, *args: Any, **kwargs: Any) -> Shim:
         return self
 
-    def recompute(self, *args: Any, **kwargs: Any) -> StandIn:
+    def recompute(self, *args: Any, **kwargs: Any) -> Shim:
         return self
 
-    def add_prim_attr(self, *args: Any) -> StandIn:
+    def add_prim_attr(self, *args: Any) -> Shim:
         return self
 
-    def set_prim_instance_name(self, *args: Any) -> StandIn:
+    def set_prim_instance_name(self, *args: Any) -> Shim:
         return self
 
-    def set_device(self, *args: Any) -> StandIn:
+    def set_device(self, *args: Any) -> Shim:
         return self
 
-    def set_stage(self, *args: Any) -> StandIn:
+    def set_stage(self, *args: Any) -> Shim:
         return self
 
 
-class Arange(StandIn):
+class Arange(Shim):
     """Computes Arange()(start, end, step, dtype)."""
 
     def construct(self, start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Tensor:
@@ -48,35 +48,35 @@ class Arange(StandIn):
         return values if dtype is None else values.astype(dtype)
 
 
-class ArgMaxExt(StandIn):
+class ArgMaxExt(Shim):
     """Computes ArgMaxExt()(input, dim, keepdim)."""
 
     def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         return ms_ops.argmax(input, dim, keepdim)
 
 
-class CumsumExt(StandIn):
+class CumsumExt(Shim):
     """Computes CumsumExt()(input, dim, dtype)."""
 
     def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
         return ms_ops.cumsum(input, dim, dtype)
 
 
-class MoveTo(StandIn):
+class MoveTo(Shim):
     """Returns the input of MoveTo()(input, to, blocking): there is one memory."""
 
     def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
         return input
 
 
-class IndexSelect(StandIn):
+class IndexSelect(Shim):
     """Computes IndexSelect()(input, dim, index)."""
 
     def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
         return ms_ops.gather(input, index, dim)
 
 
-class TopkExt(StandIn):
+class TopkExt(Shim):
     """Computes TopkExt()(input, k, dim, largest, sorted)."""
 
     def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -84,14 +84,14 @@ class TopkExt(StandIn):
         return values, indices.astype(ms.int64)
 
 
-class NPUAllocFloatStatus(StandIn):
+class NPUAllocFloatStatus(Shim):
     """Returns the flags of overflow, of which a CPU has none: NPUAllocFloatStatus()()."""
 
     def construct(self) -> Tensor:
         return ms_ops.zeros((8,), ms.float32)
 
 
-class NPUGetFloatStatusV2(StandIn):
+class NPUGetFloatStatusV2(Shim):
     """Reports no overflow: NPUGetFloatStatusV2()(input); a step finds it in its gradients, or not at all."""
 
     def construct(self, input: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
     """Clears nothing: NPUClearFloatStatusV2()(input)."""
 
 
-class BatchMatMul(StandIn):
+class BatchMatMul(Shim):
     """Computes BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
 
     def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
@@ -118,7 +118,7 @@ class BatchMatMul(StandIn):
         return self.product(x, y)
 
 
-class DropoutExt(StandIn):
+class DropoutExt(Shim):
     """Computes DropoutExt()(input, p, seed, offset), drawn with MindSpore's own seed, as a CPU has no other."""
 
     def construct(self, input: Tensor, p: float, seed: Any = None, offset: Any = None) -> Any:
@@ -126,7 +126,7 @@ class DropoutExt(StandIn):
         return (input, kept) if p == 0 else (input * kept / (1.0 - p), kept)
 
 
-class Embedding(StandIn):
+class Embedding(Shim):
     """Computes Embedding()(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq).
 
     Without the last three.
@@ -150,14 +150,14 @@ class Embedding(StandIn):
         return ms_ops.where(padding.expand_dims(-1), ms_ops.stop_gradient(rows), rows)
 
 
-class FmodScalar(StandIn):
+class FmodScalar(Shim):
     """Returns the remainder of a division that is rounded towards zero: FmodScalar()(input, other)."""
 
     def construct(self, input: Tensor, other: Any) -> Tensor:
         return ms_ops.fmod(input, other)
 
 
-class OneHotExt(StandIn):
+class OneHotExt(Shim):
     """Computes OneHotExt(axis)(tensor, num_classes, on_value, off_value)."""
 
     def __init__(self, axis: int = -1):
@@ -168,28 +168,28 @@ class OneHotExt(StandIn):
         return self.one_hot(tensor, num_classes, on_value, off_value)
 
 
-class OnesLikeExt(StandIn):
+class OnesLikeExt(Shim):
     """Computes OnesLikeExt()(input, dtype)."""
 
     def construct(self, input: Tensor, dtype: Any = None) -> Tensor:
         return ms_ops.ones_like(input).astype(input.dtype if dtype is None else dtype)
 
 
-class Outer(StandIn):
+class Outer(Shim):
     """Computes Outer()(input, vec2)."""
 
     def construct(self, input: Tensor, vec2: Tensor) -> Tensor:
         return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
-class RepeatInterleaveInt(StandIn):
+class RepeatInterleaveInt(Shim):
     """Computes RepeatInterleaveInt()(input, repeats, dim, output_size)."""
 
     def construct(self, input: Tensor, repeats: int, dim: Any = None, output_size: Any = None) -> Tensor:
         return ms_ops.repeat_elements(input.reshape(-1) if dim is None else input, repeats, 0 if dim is None else dim)
 
 
-class SortExt(StandIn):
+class SortExt(Shim):
     """Computes SortExt()(input, dim, descending, stable)."""
 
     def construct(self, input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
@@ -197,7 +197,7 @@ class SortExt(StandIn):
         return values.astype(input.dtype), indices.astype(ms.int64)
 
 
-class StackExt(StandIn):
+class StackExt(Shim):
     """Computes StackExt(dim)(tensors)."""
 
     def __init__(self, dim: int = 0):
@@ -208,7 +208,7 @@ class StackExt(StandIn):
         return self.stack(tensors)
 
 
-class SwigluGrad(StandIn):
+class SwigluGrad(Shim):
     """Computes SwigluGrad()(grad_output, input, dim)."""
 
     def construct(self, grad_output: Tensor, input: Tensor, dim: int = -1) -> Tensor:
@@ -219,14 +219,14 @@ class SwigluGrad(StandIn):
         return ms_ops.concat((dgate, dy * gate * weight), dim).astype(input.dtype)
 
 
-class TrilExt(StandIn):
+class TrilExt(Shim):
     """Computes TrilExt()(input, diagonal)."""
 
     def construct(self, input: Tensor, diagonal: int = 0) -> Tensor:
         return ms_ops.tril(input, diagonal)
 
 
-class ZerosLikeExt(StandIn):
+class ZerosLikeExt(Shim):
     """Computes ZerosLikeExt()(input, dtype)."""
 
     def construct(self, input: Tensor, dtype: Any = None) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
-from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
+from ms_ascend_ops.export.builtins.shims import BY_PRIMITIVE
 from ms_ascend_ops.export.graphs.dispatch_mode import DispatchMode
 from ms_ascend_ops.export.graphs.graph import BATCH_NORMS, CONSTANT, INPUT, PARAMETER, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, synchronize

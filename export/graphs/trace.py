@@ -82,7 +82,7 @@ class _SubCell:
         with recorder.paused():
             result = self._layer(args, kwargs, call)
             if result is None:
-                result = self._stand_in(args, kwargs)
+                result = self._placeholder(args, kwargs)
             recorder.record(call, result)
         return result
 
@@ -90,7 +90,7 @@ class _SubCell:
         """Return what a linear layer gives without its activation."""
         recorder = self._recorder
         with recorder.paused():
-            result = self._stand_in(args, {})
+            result = self._placeholder(args, {})
             attributes = {"keywords": (), "positional": len(args), "without": activation}
             recorder.record(Node(CALL, tuple(map(recorder.node, args)), self._path, attributes=attributes), result)
         return result
@@ -119,7 +119,7 @@ class _SubCell:
         call.attributes |= {"layer": op, "settings": settings}
         return result
 
-    def _stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _placeholder(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self._times += 1
         self._recorder.passed[self._path, self._times] = values_of((*args, *kwargs.values()))
         seed = zlib.crc32(f"{self._path} {self._times}".encode())

@@ -19,7 +19,7 @@ def run(script: Path, arguments: tuple[str, ...]) -> None:
 
     A device "Ascend" that the script asks for is the CPU. All that stands behind SCRIPT are its own arguments.
     """
-    from ms_ascend_ops.export.builtins.stand_ins import MissingOperatorError, cpu_builtins, device_is_cpu
+    from ms_ascend_ops.export.builtins.shims import MissingOperatorError, cpu_builtins, device_is_cpu
 
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))

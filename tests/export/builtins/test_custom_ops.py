@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.builtins import custom_ops, primitives
-from ms_ascend_ops.export.builtins.stand_ins import MissingOperatorError
+from ms_ascend_ops.export.builtins.shims import MissingOperatorError
 
 from ms_ascend_ops import cpu_builtins
 from tests.acceptance import assert_close

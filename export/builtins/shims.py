@@ -22,13 +22,13 @@ from mindspore import ops as ms_ops
 from mindspore.ops.auto_generate import gen_ops_def, gen_ops_prim
 from mindspore.ops.operations import _infer_ops, math_ops, other_ops
 from ms_ascend_ops.export.builtins import attention
-from ms_ascend_ops.export.builtins.custom_ops import CUSTOM_OPS, custom_ops_stand_in
+from ms_ascend_ops.export.builtins.custom_ops import CUSTOM_OPS, custom_ops_shim
 from ms_ascend_ops.export.builtins.primitives import (
-    STAND_INS,
-    StandIn,
+    SHIMS,
+    Shim,
     conv2d_padding,
     rotary_position_embedding,
-    stand_in_for,
+    shim_for,
 )
 from ms_ascend_ops.export.builtins.quantized_primitives import quantized_product
 
@@ -44,29 +44,29 @@ class MissingOperatorError(RuntimeError):
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
-    """Stand in for `mindspore.ops.rms_norm`."""
+    """Replaces `mindspore.ops.rms_norm`."""
     return ops.rms_norm(x, gamma, epsilon)
 
 
 def add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
-    """Stand in for `mindspore.ops.add_rms_norm`."""
+    """Replaces `mindspore.ops.add_rms_norm`."""
     return ops.add_rms_norm(x1, x2, gamma, epsilon)
 
 
 def swiglu(input: Tensor, dim: int = -1) -> Tensor:  # the name that MindSpore has
-    """Stand in for `mindspore.ops.swiglu`."""
+    """Replaces `mindspore.ops.swiglu`."""
     return ops.swiglu(input, dim)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Stand in for `mindspore.mint.nn.functional.gelu`."""
+    """Replaces `mindspore.mint.nn.functional.gelu`."""
     return ops.gelu(input, approximate)
 
 
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Stand in for `mindspore.mint.nn.functional.layer_norm`."""
+    """Replaces `mindspore.mint.nn.functional.layer_norm`."""
     gamma = ms_ops.ones(tuple(normalized_shape), input.dtype) if weight is None else weight
     beta = ms_ops.zeros(tuple(normalized_shape), input.dtype) if bias is None else bias
     return ops.layer_norm(input, gamma, beta, eps)[0]
@@ -91,7 +91,7 @@ def quant_batch_matmul(
     transpose_x2: bool = False,
     dtype: Any = ms.float16,
 ) -> Tensor:
-    """Stand in for `mindspore.ops.auto_generate.quant_batch_matmul`."""
+    """Replaces `mindspore.ops.auto_generate.quant_batch_matmul`."""
     return quantized_product(
         "quant_batch_matmul",
         x1,
@@ -171,14 +171,14 @@ def cpu_builtins() -> Iterator[None]:
     if ms.get_context("device_target") != "CPU":
         yield
         return
-    with _StandIns(), custom_ops_stand_in():
+    with _Shims(), custom_ops_shim():
         try:
             yield
         except (RuntimeError, AttributeError, ImportError) as error:
             name = _without_kernel(str(error))
             if not name or isinstance(error, MissingOperatorError):
                 raise
-            there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
+            there = ", ".join(sorted({*SHIMS, *(row[3] for row in _PRESENT)}))
             raise MissingOperatorError(
                 f"cpu_builtins: {name} has no kernel on a CPU and no shim, called at {_caller(error, name)}. "
                 f"There are shims for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
@@ -286,16 +286,16 @@ def _rename(
 _HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
 
 
-class _StandIns:
+class _Shims:
     """Puts our functions in place of MindSpore's within the block, wherever a module has them.
 
     Primitives that a CPU lacks become cells: classes, objects in modules, and those in cells.
     """
 
     def __init__(self) -> None:
-        self.kinds = {vars(m)[name]: ours for name, ours in STAND_INS.items() for m in _HOMES if name in vars(m)}
+        self.kinds = {vars(m)[name]: ours for name, ours in SHIMS.items() for m in _HOMES if name in vars(m)}
         self.cells: list[tuple[nn.Cell, str, Any]] = []
-        self.objects: dict[int, tuple[Any, StandIn]] = {}
+        self.objects: dict[int, tuple[Any, Shim]] = {}
         self.names: list[tuple[dict[str, Any], str, Any]] = []
 
     def __enter__(self) -> None:
@@ -303,9 +303,9 @@ class _StandIns:
         functions = {id(function): ours for _, function, ours, _, _ in _PRESENT}
         classes = {id(kind): ours for kind, ours in self.kinds.items()}
         self.names = _rename(functions | classes, kinds, self._made)
-        for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), StandIn)]:
+        for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), Shim)]:
             for name, value in list(cell.__dict__.items()):
-                if isinstance(value, kinds) and (made := _stand_in(value)) is not None:
+                if isinstance(value, kinds) and (made := _shim(value)) is not None:
                     del cell.__dict__[name]
                     cell._primitives.pop(name, None)
                     cell._cells[name] = made
@@ -322,18 +322,18 @@ class _StandIns:
         classes = {id(ours): kind for kind, ours in self.kinds.items()}
         _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})
 
-    def _made(self, value: Any) -> StandIn | None:
-        """Stand in for an object in a module. MindSpore's own functions use BatchMatMul in ways that a CPU has."""
+    def _made(self, value: Any) -> Shim | None:
+        """Replaces an object in a module. MindSpore's own functions use BatchMatMul in ways that a CPU has."""
         if isinstance(value, ms_ops.BatchMatMul):
             return None
-        if id(value) not in self.objects and (made := _stand_in(value)) is not None:
+        if id(value) not in self.objects and (made := _shim(value)) is not None:
             self.objects[id(value)] = value, made
         return self.objects[id(value)][1] if id(value) in self.objects else None
 
 
-def _stand_in(primitive: Any) -> StandIn | None:
+def _shim(primitive: Any) -> Shim | None:
     """Return the cell for a primitive object; None if it was made in a way that the cell cannot serve."""
     try:
-        return stand_in_for(primitive)
+        return shim_for(primitive)
     except ValueError:
         return None
