@@ -69,6 +69,7 @@ def check_panels(case, transposes, types):
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 
+@pytest.mark.skipif("MS_ASCEND_OPS_WRONG_KERNELS" in os.environ, reason="no rule is checked there")
 @NEEDS_ONEDNN
 def test_panels():
     """In a process in which oneDNN leaves AVX-512 alone."""

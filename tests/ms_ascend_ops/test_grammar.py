@@ -5,13 +5,15 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.definitions.inference import UNKNOWN_RANK, complete_shapes, infer_shapes, infer_types
 
+# A definition takes some tries to draw. `build.sh test --thorough` draws others in each run.
+EXAMPLES = min(50, settings().max_examples)
 SINGLE, RUNS = ["d", "e", "f"], ["b", "c"]
 ATTRIBUTES = {
     "left": {"type": "int", "default": 1, "exclusive_minimum": 0},
@@ -141,6 +143,7 @@ def hides(early, known):
     )
 
 
+@settings(max_examples=EXAMPLES)
 @given(fitting(), st.data())
 def test_what_the_grammar_says_is_inferred(call, data):
     signature, inputs, outputs, attributes = call
@@ -153,6 +156,7 @@ def test_what_the_grammar_says_is_inferred(call, data):
     assert all(hides(a, b) for a, b in zip(early, outputs, strict=True)), (hidden, early, outputs)
 
 
+@settings(max_examples=EXAMPLES)
 @given(definitions(), st.data())
 def test_any_input_is_refused_or_inferred(signature, data):
     """With a message that names the operator; nothing else is raised, and nothing ends the process."""
