@@ -97,6 +97,11 @@ def seed(item):
     return item.callspec.params.get("seed", 0) if hasattr(item, "callspec") else 0
 
 
+def pytest_collectstart():
+    """A quarter of the time to collect went into looking for garbage; all that is made then stays (`_freeze`)."""
+    gc.disable()
+
+
 def pytest_collection_finish():
     """What was imported until here is frozen. Sources are remembered: with each graph MindSpore asks for those of the
     same functions, which Python splits into tokens to find where they end.
@@ -124,6 +129,7 @@ def _freeze():
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _remembered(getsourcelines):
