@@ -67,7 +67,9 @@ def test_ctrl_c_has_one_line_and_its_code(tmp_path, command):
         assert process.poll() is None
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate(timeout=30)[1] == "build.sh: interrupted\n"
+    lines = process.communicate(timeout=30)[1].splitlines()
+    # bash has a line of its own where the signal and the end of its child come at once: nothing in the script causes it.
+    assert [line for line in lines if "wait_for: No record of process" not in line] == ["build.sh: interrupted"]
     assert process.returncode == 130
 
 
