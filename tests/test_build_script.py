@@ -68,7 +68,7 @@ def test_ctrl_c_has_one_line_and_its_code(tmp_path, command):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     lines = process.communicate(timeout=30)[1].splitlines()
-    # bash has a line of its own where the signal and the end of its child come at once: nothing in the script causes it.
+    # bash has a line of its own where the signal and the end of its child come at once.
     assert [line for line in lines if "wait_for: No record of process" not in line] == ["build.sh: interrupted"]
     assert process.returncode == 130
 
