@@ -18,9 +18,8 @@ __all__ = ["SlicedDense"]
 
 
 class SlicedDense(nn.Cell):  # type: ignore[misc]
-    r"""Computes a linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step.
-
-    For inference.
+    r"""Computes a linear layer with a sparse weight in slices, for a few rows of x, as the tokens of a step;
+    for inference.
 
     .. math::
         y = x \, w^T + bias

@@ -84,9 +84,7 @@ def generate(network: Network, prompt: str, count: int, temperature: float, seed
 
 
 def compare(networks: dict[str, Network], rounds: int) -> dict[str, Any]:
-    """Compare prefill and decode speed of two networks, alternating, so that both see the same machine.
-
-    Medians of `rounds`.
+    """Compare prefill and decode speed of two networks by medians of alternating `rounds`: both see the same machine.
 
     Also the largest difference between scores: of the two networks, and of the two ways to decode.
     """

@@ -12,14 +12,14 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.definitions.backward import backward
 from ms_ascend_ops.mindspore_versions import zeros_like
 
-__all__ = ["by_names", "of_node", "refuse_gradient", "refusing"]
+__all__ = ["by_names", "of_node", "refusing"]
 
 _WRITTEN: dict[str, int] = {}  # sources of functions that are written here, numbered
 
 
 # Runs in Python, also while a graph is compiled.
 @ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def refuse_gradient(op: str) -> None:
+def _refuse_gradient(op: str) -> None:
     """Refuse, from the bprop of an operator that has no gradient.
 
     Raises:
@@ -60,7 +60,7 @@ def refusing(spec: registry.OpSpec) -> Callable[..., Any]:
         f"        return ({', '.join(inputs)},)\n"
         "    return bprop\n"
     )
-    return _made(source, refuse_gradient, spec.name)
+    return _made(source, _refuse_gradient, spec.name)
 
 
 def of_node(

@@ -18,7 +18,7 @@ Tensors = tuple[Tensor, ...]
 
 
 def gelu_in_float32(x: Tensor, approximate: str) -> Tensor:
-    """Compute in float32."""
+    """Compute GELU of a float32 x."""
     if approximate == "tanh":
         return 0.5 * x * (1.0 + stock.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
     # erfc keeps its relative accuracy where erf is close to -1.
@@ -26,7 +26,7 @@ def gelu_in_float32(x: Tensor, approximate: str) -> Tensor:
 
 
 def activated(y: Tensor, activation: str) -> Tensor:
-    """Compute in float32."""
+    """Apply an activation of a definition to a float32 y."""
     if activation == "relu":
         return stock.relu(y)
     if activation == "silu":

@@ -351,9 +351,8 @@ def numpy_bfloat16() -> Any:
 
 @cache
 def glog_level() -> ctypes.c_int32:
-    """Return the level from which MindSpore's C++ part logs, read at every message.
-
-    One that nobody reads if it has none.
+    """Return the level from which MindSpore's C++ part logs, read at every message; without one, a
+    level that nobody reads.
     """
     # 2.9 took the glog that is called so everywhere.
     for library in ("libglog.so.2", "libmindspore_glog.so.0"):

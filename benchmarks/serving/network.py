@@ -1,6 +1,5 @@
-"""Makes the network of the load: a normalized gated feed-forward layer, of our operators or of stock ones.
-
-Its formula.
+"""Makes the network of the load: a normalized gated feed-forward layer, of our operators or of stock ones,
+and computes its formula.
 """
 
 from __future__ import annotations

@@ -35,9 +35,8 @@ def ours(model: Path, port: int, *options: str) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def ray(model: Path, port: int, replicas: int, stock: bool) -> Iterator[list[int]]:
-    """Run Ray Serve on this machine within the block.
-
-    With `stock`, a network of MindSpore's operators batched by `serve.batch`.
+    """Run Ray Serve on this machine within the block; with `stock` it serves a network of MindSpore's operators, which
+    `serve.batch` batches.
     """
     command = [sys.executable, "-m", "ms_ascend_ops.benchmarks.serving.ray_process", str(port), str(replicas)]
     process = subprocess.Popen([*command, "stock" if stock else str(model)])

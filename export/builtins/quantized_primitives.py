@@ -15,7 +15,7 @@ __all__ = ["DynamicQuantExt", "QuantBatchMatmul", "QuantV2", "quantized_product"
 
 
 class DynamicQuantExt(Shim):
-    """Stand for `DynamicQuantExt()(x, smooth_scales)`: rows rounded to int8, and the scale of each."""
+    """Computes DynamicQuantExt()(x, smooth_scales): rows rounded to int8, and the scale of each."""
 
     def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
         return ops.dynamic_quant(x, None if smooth_scales is None else smooth_scales.astype(x.dtype))

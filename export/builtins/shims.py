@@ -323,7 +323,7 @@ class _Shims:
         _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})
 
     def _made(self, value: Any) -> Shim | None:
-        """Replaces an object in a module. MindSpore's own functions use BatchMatMul in ways that a CPU has."""
+        """Return the shim of an object in a module. MindSpore's own functions use BatchMatMul as a CPU has it."""
         if isinstance(value, ms_ops.BatchMatMul):
             return None
         if id(value) not in self.objects and (made := _shim(value)) is not None:

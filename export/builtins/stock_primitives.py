@@ -127,10 +127,7 @@ class DropoutExt(Shim):
 
 
 class Embedding(Shim):
-    """Computes Embedding()(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq).
-
-    Without the last three.
-    """
+    """Computes Embedding()(input, weight, padding_idx, ...), without max_norm, norm_type and scale_grad_by_freq."""
 
     def construct(
         self,

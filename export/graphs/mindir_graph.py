@@ -315,9 +315,8 @@ class MindIRGraph:
         like: NodeProto,
         number: int,
     ) -> list[NodeProto]:
-        """Make a fused operator, its outputs under the names of what they replace.
-
-        In the place in the code of `like`.
+        """Make a fused operator, its outputs under the names of what they replace, in the place in the code of
+        `like`.
         """
         name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
         kind, tensors = self._primitive(op, attributes, inputs)

@@ -223,9 +223,8 @@ def _whole(frame: Frame, found: Found) -> bool:
 
 
 def _written(module: Any, frame: Frame, found: Sequence[Found]) -> Callable[..., Any]:
-    """Write the function of a frame with the operators in it.
-
-    The stock one for other inputs than those that were seen.
+    """Write the function of a frame with the operators in it; other inputs than those that were seen go to the
+    stock one.
     """
     if any(one.fused.masks or one.fused.lifted or one.fused.cast or one.moved for one in found):
         raise NotPortableError("it is left to the engines of MindSpore's cells")

@@ -175,10 +175,7 @@ def _only_in(item: Found, node: Node, users: Counter[int]) -> bool:
 
 
 def _tables(one: Found, other: Found) -> list[Node]:
-    """Return the tables that two rotary embeddings of heads in front of the sequence have in common.
-
-    None, if they differ.
-    """
+    """Return the tables that two rotary embeddings of heads in front of the sequence have in common, or None."""
     tables = [table for table in map(_table, one.inputs[1:]) if table is not None]
     same = one.fused.attributes == other.fused.attributes and one.fused.attributes["seq_axis"] == 2
     return tables if same and tables == [_table(node) for node in other.inputs[1:]] else []

@@ -46,10 +46,10 @@ constexpr uint32_t CHOSEN_BYTES = 24;
 constexpr uint32_t GROUP_BYTES = 256 + 4 + 32 + 3 * 32;
 constexpr uint32_t FIXED_BYTES = 2048;  // a block of ones, rounding
 
-inline void Check(bool holds, const char* rule, int64_t value)
+inline void CheckAtMost(const char* name, int64_t value, uint32_t most)
 {
-    if (!holds) {
-        Refuse(rule, std::to_string(value));
+    if (value > int64_t{most}) {
+        Refuse(std::string(name) + " must be at most " + std::to_string(most), std::to_string(value));
     }
 }
 
@@ -67,8 +67,8 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
 {
     using Limits = MoeGatingTopKLimits;
     const uint64_t experts = static_cast<uint64_t>(params.x.LastDim());
-    Check(params.k <= int64_t{Limits::EXPERTS_OF_A_TOKEN}, "k must be at most 64", params.k);
-    Check(params.group_count <= int64_t{Limits::GROUPS}, "group_count must be at most 32", params.group_count);
+    CheckAtMost("k", params.k, Limits::EXPERTS_OF_A_TOKEN);
+    CheckAtMost("group_count", params.group_count, Limits::GROUPS);
     Check(params.k_group <= params.group_count, "k_group must be at most group_count", params.group_count,
           params.k_group);
     CheckLastDim(params.x, "x", Limits::EXPERTS);

@@ -160,7 +160,7 @@ private:
         Scale(table, runs_, 2 * tiling_.tableStride, 2 * tiling_.half, 1.0f);
     }
 
-    // Sets the first `cols` of each row of the table to row of src * factor.
+    // Sets the first `cols` elements of each row of the table to those of the row of src, times `factor`.
     __aicore__ inline void Scale(const AscendC::LocalTensor<float>& table, const AscendC::LocalTensor<float>& src,
                                  uint32_t srcStride, uint32_t cols, float factor)
     {

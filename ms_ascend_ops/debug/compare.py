@@ -165,9 +165,8 @@ def _compared(a: Layer, b: Layer, so_far: float) -> Place:
 
 
 def _difference(a: Value, b: Value) -> float:
-    """Return the root of the mean square of the difference beside that of B.
-
-    Of statistics, where there are no values.
+    """Return the root of the mean square of the difference beside that of B; of
+    statistics, where there are no values.
     """
     if a.values is None or b.values is None:
         return _of_statistics(a, b)

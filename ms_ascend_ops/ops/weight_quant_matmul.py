@@ -84,7 +84,7 @@ def unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | 
 def rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
     """x as integers of 8 bits by groups, in float32; x itself where the kernel does not round.
 
-    Which sizes of groups it rounds by, kernels/primitives/weight_quant_tiling.h says.
+    kernels/primitives/weight_quant_tiling.h says which sizes of groups it rounds by.
     """
     size = x.shape[-1] // groups
     piece = next((piece for piece in (64, 32, 16) if size % piece == 0), size)

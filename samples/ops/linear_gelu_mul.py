@@ -1,7 +1,4 @@
-"""Samples linear_gelu_mul: gate and up of a feed-forward layer, with both forms of GELU.
-
-And the operators it replaces.
-"""
+"""Samples linear_gelu_mul in both forms of GELU: gate and up of a feed-forward layer, and the operators it replaces."""
 
 from __future__ import annotations
 

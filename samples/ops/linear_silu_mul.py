@@ -1,7 +1,4 @@
-"""Samples linear_silu_mul: gate and up of a feed-forward layer, of a prompt and of one token.
-
-And the operators it replaces.
-"""
+"""Samples linear_silu_mul: gate and up of a prompt and of one token, and the operators it replaces."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Samples matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token.
-
-With bias and activation.
-"""
+"""Samples matmul with bias and activation, and a weight as nn.Dense keeps it: of a prompt, and of one token."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Samples paged_attention: one token after many, over blocks in any order and over a contiguous cache.
-
-The end of a prompt.
+"""Samples paged_attention: one token after many, over blocks in any order and over a contiguous cache; and the
+end of a prompt.
 """
 
 from __future__ import annotations

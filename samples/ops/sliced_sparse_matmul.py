@@ -1,6 +1,6 @@
 """Samples sliced_sparse_matmul of values by chance and a few rows.
 
-Stock operators make the dense matrix, PyTorch has rows.
+Stock operators make the dense matrix, PyTorch multiplies by rows.
 """
 
 from __future__ import annotations

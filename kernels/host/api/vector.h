@@ -128,7 +128,7 @@ Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t r
     return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
 }
 
-// An instruction carries a scalar operand so: an integer by its bits.
+// Returns a scalar operand as instructions carry it: an integer by its bits.
 inline float ScalarOf(float value)
 {
     return value;

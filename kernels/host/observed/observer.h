@@ -203,7 +203,7 @@ struct ProductEvent : Event {
     bool willWait;  // WaitIterateAll was announced
 };
 
-// GetValue and SetValue are reported so. `local` or `global` is the element.
+// Reports GetValue and SetValue, whose element is `local` or `global`.
 struct ScalarEvent : Event {
     bool isLocal;
     bool written;

@@ -296,7 +296,7 @@ private:
 
 // Loops of several instructions are always worth it. A single one has a loop of its own in the library, which is as
 // fast but for sums, which it keeps in memory, and for stores to global memory, which it cannot make non-temporal.
-// Those are worth it with many elements.
+// For these compiled code is worth it if they have many elements.
 bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;

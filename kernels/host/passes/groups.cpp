@@ -20,7 +20,7 @@ bool IsTiny(const Instruction& instruction)
     return instruction.iterations * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
 }
 
-// May strips of the instruction not begin at every one of so many iterations?
+// Returns true if strips of the instruction may not begin at every iteration of a group that has so many.
 bool IsGranular(const Instruction& instruction, uint32_t iterations)
 {
     return instruction.granule > 1 && instruction.iterations / iterations % instruction.granule != 0;
@@ -161,8 +161,8 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
             }
         }
     }
-    // Where a buffer is written again, from data that no instruction of the group has made, and some that none has
-    // touched, the next row or tile begins, and so does a group.
+    // The next row or tile, and with it a group, begins at an instruction that overwrites a buffer of the group without
+    // data that the group has made, and with some that it has not touched.
     bool rewrites = false;
     bool continues = false;
     uint32_t touched = 1;  // a bit for each operand; the destination's does not matter

@@ -160,10 +160,7 @@ def flash_attention(
     query_lengths: Sequence[int],
     key_lengths: Sequence[int],
 ) -> Array:
-    """Compute attention in the layouts of a batch as CANN's operator.
-
-    TH: concatenated sequences, with their lengths.
-    """
+    """Compute attention in the layouts of a batch as CANN's operator, and in TH, which has concatenated sequences."""
     name = LAYOUTS[layout]
     if name != "TH":
         arguments = (query, key, value, shift, None, None, mask, None, scale, 1.0, before, after, heads, name, 0, mode)

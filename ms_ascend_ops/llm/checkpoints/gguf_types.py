@@ -100,9 +100,8 @@ def _packed(elements: Array) -> Array:
 
 
 def _bits(data: Array, width: int, chunk: int) -> Array:
-    """Unpack elements of `width` bits, of which byte i of a chunk has i, i + chunk, i + 2 chunk and so on.
-
-    One in a byte.
+    """Unpack elements of `width` bits, of which byte i of a chunk has i, i + chunk, i + 2 chunk and so on, to
+    bytes.
     """
     shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
     elements: Array = (data.reshape(-1, 1, chunk) >> shifts & ((1 << width) - 1)).reshape(len(data), -1)

@@ -202,10 +202,7 @@ def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
 def _fused(
     checkpoint: Checkpoint, factors: Mapping[str, tuple[Array, Array]]
 ) -> tuple[dict[str, tuple[Array, Array]], dict[str, int]]:  # fmt: skip
-    """Return factors of the modules that transformers has.
-
-    And of how many parts those are that are fused, by their names.
-    """
+    """Return factors of the modules that transformers has, and by name how many parts a fused one has."""
     held, counts = dict(factors), dict[str, int]()
     for fused in checkpoint.config.family.fused:
         for before in {one.removesuffix(part) for one in factors for part in FUSED[fused] if one.endswith(f".{part}")}:

@@ -1,7 +1,7 @@
 """Compiled loops calculate what the instructions that they stand for do, bit for bit.
 
 A program runs instruction after instruction, and with the code of its loops. Its tiles are random
-element-wise instructions; the next tile overwrites their scratch, so that loops leave out what nobody reads.
+element-wise instructions; the next tile overwrites their scratch, so that loops leave dead stores out.
 """
 
 import random
@@ -13,38 +13,19 @@ from tests.kernels.host.module import writes_loops
 from tests.kernels.host.random_loops import draw_column_tiles, draw_images, draw_row_tiles, draw_tiles
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_tiles(compiler, draws, seed):
+@pytest.mark.parametrize(
+    ("draw", "first", "programs", "seed"),
+    [
+        *((draw_tiles, 0, 25, seed) for seed in range(4)),
+        *((draw_row_tiles, 5000, 40, seed) for seed in range(2)),
+        *((draw_images, 9000, 30, seed) for seed in range(3)),
+        *((draw_column_tiles, 9000, 40, seed) for seed in range(3)),
+    ],
+)
+def test_random_programs(compiler, draws, draw, first, programs, seed):
     loops = 0
-    for i in draws(25):
-        calls = draw_tiles(random.Random(1000 * seed + i))
-        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
-    assert (loops > 0) == writes_loops()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_random_rows(compiler, draws, seed):
-    loops = 0
-    for i in draws(40):
-        calls = draw_row_tiles(random.Random(5000 + 1000 * seed + i))
-        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
-    assert (loops > 0) == writes_loops()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_images(compiler, draws, seed):
-    loops = 0
-    for i in draws(30):
-        calls = draw_images(random.Random(9000 + 1000 * seed + i))
-        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
-    assert (loops > 0) == writes_loops()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_columns(compiler, draws, seed):
-    loops = 0
-    for i in draws(40):
-        calls = draw_column_tiles(random.Random(9000 + 1000 * seed + i))
+    for i in draws(programs):
+        calls = draw(random.Random(first + 1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
 
